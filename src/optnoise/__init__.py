@@ -1,0 +1,1 @@
+"""Numerically optimal truncated additive noise for differential privacy."""

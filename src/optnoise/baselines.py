@@ -1,0 +1,82 @@
+"""Analytic noises on the same grid: truncated Gaussian, Laplace, staircase and uniform, as cell masses.
+
+Each is the exact cell integral of its density, re-normalised to the grid's range and exactly symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from optnoise.grid import Grid
+
+
+def truncated_gaussian(grid: Grid, sigma: float, *, point_mass: float = 0.0) -> np.ndarray:
+    """Cell masses (2N,) of a zero-centred Gaussian with standard deviation ``sigma``, cut at the half-width."""
+    _positive("sigma", sigma)
+    edges = _edges(grid) / sigma
+    # Differences of upper tails in logarithms: relative accuracy survives far out where the tail is 1e-300.
+    upper = log_ndtr(-edges)
+    half = np.exp(upper[:-1]) * -np.expm1(upper[1:] - upper[:-1])
+    return _mirrored(half, grid, point_mass)
+
+
+def truncated_laplace(grid: Grid, scale: float, *, point_mass: float = 0.0) -> np.ndarray:
+    """Cell masses (2N,) of a zero-centred Laplace distribution with the given ``scale``, cut at the half-width."""
+    _positive("scale", scale)
+    return _mirrored(np.exp(-_edges(grid)[:-1] / scale), grid, point_mass)
+
+
+def staircase(grid: Grid, epsilon: float, *, point_mass: float = 0.0) -> np.ndarray:
+    """Cell masses (2N,) of the L1-optimal staircase (Geng et al. 2015), cut at the half-width.
+
+    Steps lie at s (k + gamma) with gamma = 1 / (1 + e^(epsilon/2)), and each is e^-epsilon of the last.
+    A cell that holds a step gets its exact share of both levels.
+    """
+    _positive("epsilon", epsilon)
+    gamma = 1.0 / (1.0 + math.exp(epsilon / 2))
+    edges = _edges(grid) / grid.sensitivity
+    whole = np.floor(edges)
+    # The density's integral from 0 to x: full stairs, then the part of the current one on either level.
+    ratio = math.exp(-epsilon)
+    full = gamma + (1 - gamma) * ratio
+    level = ratio**whole
+    part = edges - whole
+    integral = full * (1 - level) / (1 - ratio) + level * (
+        np.minimum(part, gamma) + ratio * np.maximum(part - gamma, 0.0)
+    )
+    return _mirrored(np.diff(integral), grid, point_mass)
+
+
+def uniform(grid: Grid, *, point_mass: float = 0.0) -> np.ndarray:
+    """Equal cell masses (2N,)."""
+    return _mirrored(np.ones(grid.half_cells), grid, point_mass)
+
+
+def with_point_mass(p: np.ndarray, mass: float) -> np.ndarray:
+    """The mixture (1 - mass) p + mass at zero, the latter split over the two cells beside zero."""
+    if not 0 <= mass < 1:
+        raise ValueError(f"point_mass: {mass!r} is not allowed; it must be in [0, 1)")
+    if mass == 0:
+        return p
+    mixed = (1.0 - mass) * p
+    middle = p.shape[-1] // 2
+    mixed[..., middle - 1 : middle + 1] += mass / 2
+    return mixed
+
+
+def _edges(grid: Grid) -> np.ndarray:
+    return np.arange(grid.half_cells + 1) * grid.cell_width
+
+
+def _mirrored(half: np.ndarray, grid: Grid, point_mass: float) -> np.ndarray:
+    """Mirror and normalise masses given from the centre outwards."""
+    half = half / (2 * math.fsum(half))
+    return with_point_mass(np.concatenate([half[::-1], half]), point_mass)
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name}: {value!r} is not allowed; it must be a positive finite number")

@@ -1,0 +1,125 @@
+"""What one training run is: every parameter that decides its noise, checked once and written canonically."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from optnoise.grid import Grid
+from optnoise.pairs import ORDERS, PAIRS, check_sampling_rate
+
+METHODS = ("adp", "pdp", "ma")
+MODELS = ("sigmoid", "increments", "free", "cnn")
+LOSSES = ("l1", "l2")
+OPTIMISERS = ("adam", "lbfgs")
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """One training run: one noise for each utility weight, all learned as a batch.
+
+    half_width, sensitivity: units of the query. cells: 2N. method: the privacy loss that is minimised.
+    loss: the utility loss. epochs: Adam's epochs or L-BFGS's most iterations. decay_half_life: T of
+    w_t = max(w 2^(-t/T), minimum_weight), in epochs; None keeps the weight constant. stacked, slope: K and C
+    of the sigmoid model. buckets: 2m + 1, the training bucket grid. early_stop: end on convergence.
+    """
+
+    half_width: float
+    cells: int
+    sensitivity: float = 1.0
+    model: str = "sigmoid"
+    method: str = "adp"
+    loss: str = "l1"
+    pair: str = "additive"
+    q: float | None = None
+    order: str = "A/B"
+    epsilon: float = 0.3
+    compositions: int = 1
+    weights: tuple[float, ...] = (0.1,)
+    decay_half_life: float | None = None
+    minimum_weight: float = 0.0
+    optimiser: str = "lbfgs"
+    epochs: int = 1000
+    learning_rate: float = 1e-3
+    learning_rate_factor: float = 0.99995
+    buckets: int = 1001
+    stacked: int = 1000
+    slope: float = 500.0
+    monotone: bool = True
+    seed: int = 0
+    early_stop: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+        _ = self.grid  # checks half_width, cells and sensitivity
+        for name, allowed in (
+            ("model", MODELS),
+            ("method", METHODS),
+            ("loss", LOSSES),
+            ("pair", PAIRS),
+            ("order", ORDERS),
+            ("optimiser", OPTIMISERS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)!r} is not allowed; choose one of {', '.join(allowed)}"
+                )
+        if self.pair == "subsampled":
+            check_sampling_rate(self.q)
+        elif self.q is not None:
+            raise ValueError(f"q: {self.q!r} is not allowed; only the subsampled pair has a sampling rate")
+        for name, least in (("compositions", 1), ("epochs", 1), ("buckets", 3), ("stacked", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name}: {value!r} is not allowed; it must be an integer, at least {least}")
+        for name in ("epsilon", "minimum_weight"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise ValueError(f"{name}: {value!r} is not allowed; it must be finite and at least 0")
+        for name in ("learning_rate", "learning_rate_factor", "slope"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value <= 0:
+                raise ValueError(f"{name}: {value!r} is not allowed; it must be positive and finite")
+        if not self.weights or any(not math.isfinite(w) or w < 0 for w in self.weights):
+            raise ValueError(
+                f"weights: {list(self.weights)!r} is not allowed; give finite numbers, at least 0"
+            )
+        if self.decay_half_life is not None and not self.decay_half_life > 0:
+            raise ValueError(f"decay_half_life: {self.decay_half_life!r} is not allowed; it must be positive")
+
+    @property
+    def grid(self) -> Grid:
+        """The grid the noises live on."""
+        return Grid(self.half_width, self.cells, self.sensitivity)
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no spaces, no NaN. Equal specs give equal text."""
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainSpec:
+        """The inverse of :meth:`to_json`; an unknown key is an error that names it."""
+        values = json.loads(text)
+        unknown = sorted(set(values) - set(cls.__dataclass_fields__))
+        if unknown:
+            allowed = ", ".join(cls.__dataclass_fields__)
+            raise ValueError(f"{unknown[0]}: unknown training parameter; allowed are {allowed}")
+        return cls(**values)
+
+
+def canonical_json(value: Any) -> str:
+    """Text that is equal exactly when the values are: keys sorted, numbers as Python writes them, no NaN."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Whole floats become integers, so that 1 and 1.0 in a config are the same value."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
