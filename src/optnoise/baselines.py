@@ -12,6 +12,8 @@ from scipy.special import log_ndtr
 
 from optnoise.grid import Grid
 
+FAMILIES = ("gaussian", "laplace", "staircase", "uniform_for_delta", "gaussian_for_delta")
+
 
 def truncated_gaussian(grid: Grid, sigma: float, *, point_mass: float = 0.0) -> np.ndarray:
     """Cell masses (2N,) of a zero-centred Gaussian with standard deviation ``sigma``, cut at the half-width."""
@@ -80,3 +82,81 @@ def _mirrored(half: np.ndarray, grid: Grid, point_mass: float) -> np.ndarray:
 def _positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name}: {value!r} is not allowed; it must be a positive finite number")
+
+
+def grid_of(spec: dict, *, parameter: float) -> Grid:
+    """The grid of an analytic noise spec; the ``_for_delta`` families choose theirs from the parameter.
+
+    They have one cell per sensitivity: uniform noise of half-width s / (2 delta), and a Gaussian cut at 8 sigma.
+    """
+    sensitivity = spec.get("sensitivity", 1.0)
+    if spec["family"] == "uniform_for_delta":
+        half = round(0.5 / _delta(parameter))
+        return Grid(half * sensitivity, 2 * half, sensitivity)
+    if spec["family"] == "gaussian_for_delta":
+        half = math.ceil(8 * _sigma_for_delta(parameter))
+        return Grid(half * sensitivity, 2 * half, sensitivity)
+    for name in ("half_width", "cells"):
+        if name not in spec:
+            raise ValueError(f"{name}: missing; a {spec['family']} noise needs it")
+    return Grid(spec["half_width"], spec["cells"], sensitivity)
+
+
+def analytic_noise(spec: dict, *, parameter: float) -> np.ndarray:
+    """Cell masses (2N,) of the analytic noise that ``spec`` and one ``parameter`` describe.
+
+    The parameter is sigma (gaussian), scale (laplace), epsilon (staircase), or delta at one release and epsilon 0
+    (uniform_for_delta, gaussian_for_delta).
+    """
+    grid = grid_of(spec, parameter=parameter)
+    mass = spec.get("point_mass", 0.0)
+    family = spec["family"]
+    if family == "gaussian":
+        return truncated_gaussian(grid, parameter, point_mass=mass)
+    if family == "laplace":
+        return truncated_laplace(grid, parameter, point_mass=mass)
+    if family == "staircase":
+        return staircase(grid, parameter, point_mass=mass)
+    if family == "uniform_for_delta":
+        return uniform(grid, point_mass=mass)
+    if family == "gaussian_for_delta":
+        return truncated_gaussian(grid, _sigma_for_delta(parameter) * grid.sensitivity, point_mass=mass)
+    raise ValueError(f"family: {family!r} is not allowed; choose one of {', '.join(FAMILIES)}")
+
+
+def matched_gaussian(grid: Grid, *, utility: float, loss: str) -> np.ndarray:
+    """The truncated Gaussian (2N,) on ``grid`` whose E|x| (``l1``) or E x^2 (``l2``) equals ``utility``.
+
+    Raises ``ValueError`` when no sigma reaches it: the uniform noise on the grid has the largest.
+    """
+    from scipy.optimize import brentq
+
+    cost = grid.cost(loss)
+    most = float(uniform(grid) @ cost)
+    if not utility < most:
+        raise ValueError(f"utility: {utility!r} is not allowed; on this grid it must be below {most!r}")
+
+    def excess(log_sigma: float) -> float:
+        return float(truncated_gaussian(grid, math.exp(log_sigma)) @ cost) - utility
+
+    low, high = math.log(grid.cell_width / 100), math.log(grid.half_width)
+    if excess(low) >= 0:
+        return truncated_gaussian(grid, math.exp(low))
+    while excess(high) < 0 and high < 60:
+        high += 1.0
+    if excess(high) < 0:
+        return uniform(grid)
+    return truncated_gaussian(grid, math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14)))
+
+
+def _delta(value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError(f"delta: {value!r} is not allowed; it must be in (0, 1)")
+    return value
+
+
+def _sigma_for_delta(delta: float) -> float:
+    """Sigma, in sensitivities, at which an untruncated Gaussian has total variation delta = 2 Phi(1/(2 sigma)) - 1."""
+    from scipy.special import ndtri
+
+    return 1.0 / (2.0 * ndtri((1.0 + _delta(delta)) / 2.0))

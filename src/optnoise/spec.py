@@ -22,7 +22,8 @@ class TrainSpec:
 
     half_width, sensitivity: units of the query. cells: 2N. method: the privacy loss that is minimised.
     loss: the utility loss. epochs: Adam's epochs or L-BFGS's most iterations. decay_half_life: T of
-    w_t = max(w 2^(-t/T), minimum_weight), in epochs; None keeps the weight constant. stacked, slope: K and C
+    w_t = max(w 2^(-t/T), minimum_weight), in epochs; None keeps the weight constant. decay_epochs: the epoch t whose
+    weight L-BFGS ends at, having no epochs of its own. stacked, slope: K and C
     of the sigmoid model. buckets: 2m + 1, the training bucket grid. early_stop: end on convergence.
     """
 
@@ -40,6 +41,7 @@ class TrainSpec:
     weights: tuple[float, ...] = (0.1,)
     decay_half_life: float | None = None
     minimum_weight: float = 0.0
+    decay_epochs: int | None = None
     optimiser: str = "lbfgs"
     epochs: int = 1000
     learning_rate: float = 1e-3
@@ -63,9 +65,7 @@ class TrainSpec:
             ("optimiser", OPTIMISERS),
         ):
             if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}: {getattr(self, name)!r} is not allowed; choose one of {', '.join(allowed)}"
-                )
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; choose one of {', '.join(allowed)}")
         if self.pair == "subsampled":
             check_sampling_rate(self.q)
         elif self.q is not None:
@@ -83,9 +83,7 @@ class TrainSpec:
             if not math.isfinite(value) or value <= 0:
                 raise ValueError(f"{name}: {value!r} is not allowed; it must be positive and finite")
         if not self.weights or any(not math.isfinite(w) or w < 0 for w in self.weights):
-            raise ValueError(
-                f"weights: {list(self.weights)!r} is not allowed; give finite numbers, at least 0"
-            )
+            raise ValueError(f"weights: {list(self.weights)!r} is not allowed; give finite numbers, at least 0")
         if self.decay_half_life is not None and not self.decay_half_life > 0:
             raise ValueError(f"decay_half_life: {self.decay_half_life!r} is not allowed; it must be positive")
 
@@ -93,6 +91,10 @@ class TrainSpec:
     def grid(self) -> Grid:
         """The grid the noises live on."""
         return Grid(self.half_width, self.cells, self.sensitivity)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All parameters by name."""
+        return asdict(self)
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, no NaN. Equal specs give equal text."""
