@@ -21,13 +21,15 @@ and V_j = sum_k beta^{*(n-1)}_k g(l_j + l_k),
 
 ``ma``, the moments accountant with distinguishing events, is minimised over its order at every call.
 
-The bucket width is a constant of each call: given, or chosen by :func:`bucket_width` from the distributions
-in steps of 2^(1/4), so that it changes rarely while the noise moves. The gradient is that at a fixed width.
+The buckets are a constant of each call (:class:`Buckets`): given, or chosen by :func:`choose_buckets` from the
+distributions in steps of 2^(1/4), so that they change rarely while the noise moves. The gradient is that with
+the buckets held.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,34 +39,76 @@ from optnoise.backend import array_namespace
 # Order of the moments accountant: below the least one the bound is trivial, yet its slope still tells
 # where to go; above the greatest one exp(order * loss) says nothing that float64 can hold.
 LEAST_ORDER, GREATEST_ORDER = 0.1, 1e6
-_HISTOGRAM = 1024
+_BINS = 1024
+# Circular convolutions are no longer than this many buckets' reach m; see choose_buckets.
+_REACHES = 16
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """What the bucketed losses need to know that does not depend on the distributions.
+
+    width: (W,) widths t. half: m. compositions: n. ends, scale: (W, 2m + 2), the lower ends e^(l_j) of the
+    intervals (the first, below the bottom bucket, is 0) and 1/(1 - e^-t) or 1 at both extremes. payoffs: g on
+    the buckets (n = 1), else its spectrum for convolutions of length ``size``.
+    """
+
+    width: Any
+    half: int
+    compositions: int
+    ends: Any
+    scale: Any
+    payoffs: Any
+    size: int
 
 
 def adp(
-    a: Any, b: Any, *, epsilon: float, compositions: int, buckets: int = 1001, width: Any = None, smoothing: float = 0.0
+    a: Any,
+    b: Any,
+    *,
+    epsilon: float,
+    compositions: int,
+    buckets: int | Buckets = 1001,
+    width: Any = None,
+    smoothing: float = 0.0,
 ) -> tuple[Any, Any, Any]:
     """(delta, d delta/da, d delta/db) of approximate differential privacy after ``compositions`` rounds.
 
-    a, b: (W, M) masses. width: bucket width, (W,) or a number; None chooses it. smoothing: the standard
-    deviation, in units of loss, of a logistic by which the kink of the payoff at epsilon is rounded off from
-    above; 0 is the hockey-stick itself. The value is at least the exact delta, up to rounding.
+    a, b: (W, M) masses. buckets: 2m + 1, or a prepared :class:`Buckets`, which then stands for all other
+    settings. width: of the buckets, (W,) or a number; None chooses it. smoothing: scale over which the kink
+    of the payoff at epsilon is rounded off, from above; 0 is the hockey-stick itself. The value is at least
+    the exact delta, up to rounding.
     """
-    return _bucketed(a, b, epsilon, compositions, buckets, width, _hockey_stick, smoothing)
+    return _bucketed(a, b, "adp", epsilon, compositions, buckets, width, smoothing)
 
 
 def pdp(
-    a: Any, b: Any, *, epsilon: float, compositions: int, buckets: int = 1001, width: Any = None, smoothing: float = 0.0
+    a: Any,
+    b: Any,
+    *,
+    epsilon: float,
+    compositions: int,
+    buckets: int | Buckets = 1001,
+    width: Any = None,
+    smoothing: float = 0.0,
 ) -> tuple[Any, Any, Any]:
     """(delta, d delta/da, d delta/db) of probabilistic differential privacy, P[loss > epsilon].
 
-    As :func:`adp` with a step for payoff, or a logistic of standard deviation ``smoothing``. The derivative
-    comes from the split between buckets.
+    As :func:`adp` with a step for payoff, or a logistic of scale ``smoothing``. The derivative comes from the
+    split between buckets.
     """
-    return _bucketed(a, b, epsilon, compositions, buckets, width, _step, smoothing)
+    return _bucketed(a, b, "pdp", epsilon, compositions, buckets, width, smoothing)
 
 
 def ma(
-    a: Any, b: Any, *, epsilon: float, compositions: int, buckets: int = 1001, width: Any = None, smoothing: float = 0.0
+    a: Any,
+    b: Any,
+    *,
+    epsilon: float,
+    compositions: int,
+    buckets: int | Buckets = 1001,
+    width: Any = None,
+    smoothing: float = 0.0,
 ) -> tuple[Any, Any, Any]:
     """(bound on delta, d/da, d/db) of the moments accountant with distinguishing events.
 
@@ -75,123 +119,140 @@ def ma(
     """
     xp = array_namespace(a, b)
     n = compositions
-    with np.errstate(divide="ignore", over="ignore"):
-        shared = (a > 0) & (b > 0)
-        # Logarithms apart: a/b leaves the range of float64 at thin edges.
-        log_a = xp.log(xp.where(shared, a, 1.0))
-        loss = log_a - xp.log(xp.where(shared, b, 1.0))
-    log_a = xp.where(shared, log_a, -math.inf)
+    shared = (a > 0) & (b > 0)
+    mass = xp.where(shared, a, 0.0)
+    loss = _log_ratios(xp, a, b, shared)
     distinguishing = xp.sum(xp.where(b > 0, 0.0, a), axis=-1)
+    extremes = xp.min(loss, axis=-1), xp.max(loss, axis=-1)
 
-    order = _best_order(xp, log_a, loss, epsilon / n)
-    terms = log_a + order[:, None] * loss
-    largest = xp.max(terms, axis=-1)
-    largest = xp.where(largest > -math.inf, largest, 0.0)
-    powers = xp.exp(terms - largest[:, None])  # a (a/b)^order, scaled
-    total = xp.sum(powers, axis=-1)
+    order = _best_order(xp, mass, loss, extremes, epsilon / n)
+    shift = order * extremes[1]
+    total = _moments(xp, mass, loss, order, shift)[0]
     nothing_shared = total == 0
     total = xp.where(nothing_shared, 1.0, total)
-    exponent = n * (largest + xp.log(total)) - order * epsilon
+    exponent = n * (shift + xp.log(total)) - order * epsilon
     exponent = xp.where(nothing_shared, -math.inf, exponent)
-    moments = xp.where(exponent > 0, 1.0 + exponent, xp.exp(xp.minimum(exponent, 0.0)))
-    slope = n * xp.exp(xp.minimum(exponent, 0.0)) / total
-
+    bounded = xp.exp(xp.minimum(exponent, 0.0))
+    value = xp.where(exponent > 0, 1.0 + exponent, bounded)
+    da, db = _moment_gradients(xp, mass, loss, order, shift, n * bounded / total)
     floor, floor_slope = _distinguishing_events(xp, distinguishing, n)
-    share = slope[:, None] * powers
-    with np.errstate(over="ignore"):
-        da = (1.0 + order)[:, None] * share / xp.where(shared, a, 1.0)
-        db = -order[:, None] * share / xp.where(shared, b, 1.0)
-    da = xp.where(b > 0, da, floor_slope[:, None])
-    return moments + floor, da, db
+    return value + floor, xp.where(b > 0, da, floor_slope[:, None]), db
 
 
 LOSSES = {"adp": adp, "pdp": pdp, "ma": ma}
 
 
-def bucket_width(
-    a: Any, b: Any, *, epsilon: float, compositions: int, buckets: int = 1001, deviations: float = 6.0
-) -> Any:
-    """Width t of the buckets, (W,), such that they reach epsilon and what the other rounds can take away.
+def choose_buckets(
+    a: Any,
+    b: Any,
+    *,
+    epsilon: float,
+    compositions: int,
+    buckets: int = 1001,
+    kind: str = "adp",
+    smoothing: float = 0.0,
+) -> Buckets:
+    """Buckets that reach epsilon and whatever the other rounds can take away, for distributions like these.
 
-    The top bucket lies at epsilon + ``deviations`` standard deviations of the sum of the privacy losses
-    (counted up to 8 each), never further out than the largest finite loss nor nearer than epsilon. The width
-    is rounded up to a power of 2^(1/4), so that it is the same for nearly equal noises, and then so that
-    epsilon lies on a bucket where it is wider than one.
+    Let mu be the standard deviation of the sum of the privacy losses, each counted up to 8. The top bucket
+    lies at epsilon + 6 mu, but not much beyond the largest finite loss. The width is rounded up to a power
+    of 2^(1/4), so that nearly equal noises have the same, and for one round then so that epsilon lies on a bucket,
+    which makes the bucketed delta exact.
+
+    A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 16 m it is done on a circle
+    of that length, at least 32 mu round, on which sums from a quarter of it below zero downwards are
+    given the payoff 1: what wraps around, from either side, is over-counted, never under-counted.
     """
     xp = array_namespace(a, b)
     half = _half(buckets)
-    loss, mass = _finite_losses(xp, a, b)
+    size = _circle(half, compositions)
+    shared = (a > 0) & (b > 0)
+    mass = xp.where(shared, a, 0.0)
+    loss = _log_ratios(xp, a, b, shared)
     total = xp.maximum(xp.sum(mass, axis=-1), 1e-300)
     clipped = xp.clip(loss, -8.0, 8.0)
     mean = xp.sum(mass * clipped, axis=-1) / total
     square = xp.sum(mass * clipped * clipped, axis=-1) / total
     spread = xp.sqrt(compositions * xp.maximum(square - mean * mean, 0.0))
-    largest = xp.max(xp.where(mass > 0, xp.abs(loss), 0.0), axis=-1)
-    top = xp.minimum(epsilon + deviations * spread, 1.05 * largest + 1e-6)
-    if compositions == 1:
-        top = xp.maximum(top, epsilon)
-    width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(top, 1e-6) / half)) / 4.0)
-    if epsilon > 0:
-        # For one round a bucket at epsilon makes the bucketed delta exact.
-        steps = xp.maximum(xp.floor(epsilon / width + 1e-9), 1.0)
-        aligned = epsilon / steps
-        width = xp.where((epsilon >= width) | (compositions == 1), aligned, width)
-    return width
+    largest = xp.max(xp.abs(loss), axis=-1)
+    top = xp.minimum(epsilon + 6.0 * spread, 1.05 * largest + 1e-6)
+    width = top / half
+    if size:
+        width = xp.maximum(width, xp.maximum(32.0 * spread, 1.6 * (epsilon + 10.0 * spread + 4.0 * top)) / size)
+    width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(width, 1e-6 / half))) / 4.0)
+    if compositions == 1 and epsilon > 0:
+        width = epsilon / xp.clip(xp.floor(epsilon / width), 1.0, half)
+    return _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size)
 
 
-def _bucketed(a, b, epsilon, compositions, buckets, width, payoff, smoothing):
+def _bucketed(a, b, kind, epsilon, compositions, buckets, width, smoothing):
     xp = array_namespace(a, b)
-    half = _half(buckets)
-    if width is None:
-        width = bucket_width(a, b, epsilon=epsilon, compositions=compositions, buckets=buckets)
-    width = xp.broadcast_to(xp.asarray(width, dtype=float), a.shape[:1])
-    step = width[:, None]
-    # Intervals: 0 below the bottom bucket, 1..2m between buckets, 2m + 1 above the top. Interval i has its
-    # lower end at bucket i - 1; the coefficients of the split are those of the module's docstring.
-    interval = _intervals(xp, a, b, width, half)
-    sum_a = _sums_by(xp, interval, a, 2 * half + 2)
-    sum_b = _sums_by(xp, interval, b, 2 * half + 2)
-    ends = xp.exp(xp.arange(-half, half + 1) * step)
-    scale = xp.concatenate(
-        [xp.ones_like(step), xp.broadcast_to(-1.0 / xp.expm1(-step), (len(a), 2 * half)), xp.ones_like(step)],
-        axis=-1,
-    )
-    ends = xp.concatenate([xp.zeros_like(step), ends], axis=-1)
-    upper = (sum_a - ends * sum_b) * scale
-    lower = sum_a - upper
-    beta = upper[:, :-1] + 0.0
-    beta[:, :] += lower[:, 1:]
-    beyond = upper[:, -1]
-
-    values = _values(xp, beta, step, epsilon, compositions, payoff, smoothing)
-    floor, floor_slope = _distinguishing_events(xp, beyond, compositions)
+    if isinstance(buckets, Buckets):
+        plan = buckets
+    elif width is None:
+        plan = choose_buckets(
+            a, b, epsilon=epsilon, compositions=compositions, buckets=buckets, kind=kind, smoothing=smoothing
+        )
+    else:
+        width = xp.broadcast_to(xp.asarray(width, dtype=float), a.shape[:1])
+        plan = _prepare(xp, kind, width, _half(buckets), epsilon, compositions, smoothing, 0)
+    interval, sum_a, sum_b = _split(xp, a, b, plan)
+    upper = (sum_a - plan.ends * sum_b) * plan.scale
+    beta = upper[:, :-1] + (sum_a - upper)[:, 1:]
+    values = _values(xp, beta, plan)
+    floor, floor_slope = _distinguishing_events(xp, upper[:, -1], plan.compositions)
     delta = xp.sum(beta * values, axis=-1) + floor
 
-    bucket_slope = xp.concatenate([xp.zeros_like(step), compositions * values, floor_slope[:, None]], axis=-1)
-    rise = scale * (bucket_slope[:, 1:] - bucket_slope[:, :-1])
-    per_a = bucket_slope[:, :-1] + rise
-    per_b = -ends * rise
-    return delta, _take(xp, per_a, interval), _take(xp, per_b, interval)
+    slope = xp.concatenate([xp.zeros_like(values[:, :1]), plan.compositions * values, floor_slope[:, None]], -1)
+    rise = plan.scale * (slope[:, 1:] - slope[:, :-1])
+    return delta, *_gather(xp, interval, slope[:, :-1] + rise, -plan.ends * rise)
 
 
-def _values(xp, beta, step, epsilon, compositions, payoff, smoothing):
-    """V_j: the expected payoff when one round has the loss of bucket j, (W, 2m + 1)."""
-    half = beta.shape[1] // 2
+def _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size) -> Buckets:
+    step = width[:, None]
+    one = xp.ones_like(step)
+    ends = xp.exp(xp.minimum(xp.arange(-half, half + 1) * step, 700.0))
+    inner = xp.broadcast_to(-1.0 / xp.expm1(-step), (len(width), 2 * half))
     if compositions == 1:
-        return payoff(xp, xp.arange(-half, half + 1) * step, epsilon, smoothing)
-    reach = half * compositions
-    size = fast_length(2 * reach + 1)
-    payoffs = payoff(xp, xp.arange(-reach, reach + 1) * step, epsilon, smoothing)
-    others = _power(xp.fft.rfft(beta, size, axis=-1), compositions - 1)
-    spectrum = xp.fft.rfft(payoffs, size, axis=-1)
-    spectrum *= xp.conj(others)
-    return xp.fft.irfft(spectrum, size, axis=-1)[:, : 2 * half + 1]
+        payoffs = PAYOFFS[kind](xp, xp.arange(-half, half + 1) * step, epsilon, smoothing)
+    else:
+        reach = half * compositions
+        lowest = -3 * size // 8 if size else -reach
+        guarded = size // 8
+        size = size or fast_length(2 * reach + 1)
+        # Place i holds the sum of losses (i - n m) t; on the circle, the one of those that lies in its window.
+        place = (xp.arange(size) - reach - lowest) % size
+        payoffs = PAYOFFS[kind](xp, (place + lowest) * step, epsilon, smoothing)
+        payoffs = xp.fft.rfft(xp.where(place < guarded, 1.0, payoffs), axis=-1)
+    return Buckets(
+        width=width,
+        half=half,
+        compositions=compositions,
+        ends=xp.concatenate([0.0 * one, ends], axis=-1),
+        scale=xp.concatenate([one, inner, one], axis=-1),
+        payoffs=payoffs,
+        size=size,
+    )
+
+
+def _values(xp, beta, plan: Buckets):
+    """V_j: the expected payoff when one round has the loss of bucket j, (W, 2m + 1)."""
+    if plan.compositions == 1:
+        return plan.payoffs
+    others = _power(xp.fft.rfft(beta, plan.size, axis=-1), plan.compositions - 1)
+    return xp.fft.irfft(plan.payoffs * xp.conj(others), plan.size, axis=-1)[:, : 2 * plan.half + 1]
+
+
+def _circle(half: int, compositions: int) -> int:
+    """Length of the circular convolution, 0 where the linear one is no longer."""
+    size = fast_length(_REACHES * half)
+    return 0 if compositions == 1 or size >= fast_length(2 * half * compositions + 1) else size
 
 
 def fast_length(least: int) -> int:
-    """The least 2^a 3^b 5^c that is at least ``least``: a length at which FFTs are fast everywhere."""
-    best = 1 << max(least - 1, 1).bit_length()
-    five = 1
+    """The least 2^a 3^b 5^c that is at least ``least`` and a multiple of 8: fast Fourier transforms like it."""
+    best = 8 << max(-(-least // 8) - 1, 0).bit_length()
+    five = 8
     while five < best:
         three = five
         while three < best:
@@ -215,21 +276,21 @@ def _power(base, exponent: int):
 
 
 def _hockey_stick(xp, loss, epsilon, smoothing):
-    if smoothing == 0:
-        return -xp.expm1(xp.minimum(epsilon - loss, 0.0))
-    # E max(0, 1 - e^(epsilon' - loss)) has no closed form; this majorant is convex in e^-loss, smooth, within
-    # log(2) scale of the hockey-stick, and equal to it far from epsilon.
-    scale = smoothing * math.sqrt(3) / math.pi
     gap = -xp.expm1(xp.minimum(epsilon - loss, 50.0))
-    return xp.maximum(gap, 0.0) + scale * xp.log1p(xp.exp(-xp.abs(gap) / scale))
+    if smoothing == 0:
+        return xp.maximum(gap, 0.0)
+    # Convex in e^-loss like the hockey-stick, above it by at most log(2) smoothing, equal far from the kink.
+    return xp.maximum(gap, 0.0) + smoothing * xp.log1p(xp.exp(-xp.abs(gap) / smoothing))
 
 
 def _step(xp, loss, epsilon, smoothing):
     if smoothing == 0:
         # Sums of bucket positions carry rounding errors; a loss at epsilon itself must not count.
         return (loss > epsilon * (1 + 1e-12) + 1e-15).astype(float)
-    scale = smoothing * math.sqrt(3) / math.pi
-    return 0.5 + 0.5 * xp.tanh((loss - epsilon) / (2 * scale))
+    return 0.5 + 0.5 * xp.tanh((loss - epsilon) / (2 * smoothing))
+
+
+PAYOFFS = {"adp": _hockey_stick, "pdp": _step}
 
 
 def _distinguishing_events(xp, mass, compositions):
@@ -244,29 +305,44 @@ def _half(buckets: int) -> int:
     return (buckets - 1) // 2
 
 
-def _finite_losses(xp, a, b):
-    """(loss, mass) with both 0 where one of the distributions has no mass."""
-    shared = (a > 0) & (b > 0)
-    loss = xp.log(xp.where(shared, a, 1.0)) - xp.log(xp.where(shared, b, 1.0))
-    return loss, xp.where(shared, a, 0.0)
+def _log_ratios(xp, a, b, shared):
+    """log(a/b) where both masses are positive, else 0."""
+    if xp is np:
+        from optnoise import bucketing
+
+        loss = np.empty(a.shape)
+        bucketing.log_ratios(a, b, loss)
+        return loss
+    # Logarithms apart: a/b leaves the range of float64 at thin edges.
+    return xp.log(xp.where(shared, a, 1.0)) - xp.log(xp.where(shared, b, 1.0))
 
 
-def _intervals(xp, a, b, width, half):
-    """Index of the interval between buckets that holds log(a/b), (W, M) integers in 0..2m + 1.
+def _split(xp, a, b, plan: Buckets):
+    """The interval between buckets that holds log(a/b), (W, M) integers in 0..2m + 1, and both masses by it.
 
     Where both masses are 0 the answer is the topmost: an outcome that enters the support enters on the side
     where the other distribution has no mass yet.
     """
-    log_top = (half + 1) * width[:, None]
-    with np.errstate(over="ignore"):
-        ratio = a / xp.where(b > 0, b, 1.0)
-    ratio = xp.where(b > 0, ratio, math.inf)
-    loss = xp.log(xp.clip(ratio, xp.exp(-log_top), xp.exp(log_top)))
-    index = xp.floor(loss / width[:, None]) + (half + 1)
+    if xp is np:
+        from optnoise import bucketing
+
+        interval = np.empty(a.shape, dtype=np.int32)
+        sum_a, sum_b = np.zeros(plan.ends.shape), np.zeros(plan.ends.shape)
+        bucketing.split(a, b, plan.ends, interval, sum_a, sum_b)
+        return interval, sum_a, sum_b
+    interval = intervals(xp, a, b, plan)
+    return interval, sums_by(xp, interval, a, plan.ends.shape[1]), sums_by(xp, interval, b, plan.ends.shape[1])
+
+
+def intervals(xp, a, b, plan: Buckets):
+    """The interval that holds log(a/b), by array operations alone."""
+    width, half = plan.width[:, None], plan.half
+    ratio = xp.where(b > 0, xp.minimum(a, 1e300 * b) / xp.where(b > 0, b, 1.0), 1e300)
+    index = xp.floor(xp.log(xp.maximum(ratio, 1e-300)) / width) + (half + 1)
     return xp.clip(index, 0, 2 * half + 1).astype(np.int32)
 
 
-def _sums_by(xp, index, mass, count):
+def sums_by(xp, index, mass, count):
     """Sum of ``mass`` by ``index`` per row, (W, count); the same bits every time on either backend."""
     rows = len(mass)
     flat = (index + count * xp.arange(rows, dtype=np.int32)[:, None]).ravel()
@@ -278,52 +354,70 @@ def _sums_by(xp, index, mass, count):
     return sums.astype(float).reshape(rows, count) * 2.0**-62
 
 
-def _take(xp, table, index):
-    return xp.take_along_axis(table, index, axis=-1) if len(table) > 1 else table[0][index]
+def _gather(xp, interval, per_a, per_b):
+    if xp is np:
+        from optnoise import bucketing
+
+        da, db = np.empty(interval.shape), np.empty(interval.shape)
+        bucketing.gather(interval, per_a, per_b, da, db)
+        return da, db
+    return xp.take_along_axis(per_a, interval, axis=-1), xp.take_along_axis(per_b, interval, axis=-1)
 
 
-def _best_order(xp, log_a, loss, epsilon):
+def _best_order(xp, mass, loss, extremes, epsilon):
     """The order that minimises alpha(order) - order epsilon, (W,), within the allowed range.
 
     Newton's steps on the derivative, kept inside a bracket: first on a histogram of the losses, which is
-    cheap and lands within a per mille or so, then on the losses themselves.
+    cheap and lands within a small fraction of a per mille, then on the losses themselves.
     """
-    rows = len(loss)
-    mass = xp.exp(log_a)
-    least, greatest = xp.min(loss, axis=-1), xp.max(loss, axis=-1)
-    step = xp.maximum((greatest - least) / _HISTOGRAM, 1e-300)[:, None]
-    index = xp.clip(xp.floor((loss - least[:, None]) / step), 0, _HISTOGRAM - 1).astype(np.int32)
-    binned = _sums_by(xp, index, mass, _HISTOGRAM)
-    with np.errstate(divide="ignore"):
-        log_binned = xp.where(binned > 0, xp.log(xp.where(binned > 0, binned, 1.0)), -math.inf)
-    middles = least[:, None] + (xp.arange(_HISTOGRAM) + 0.5) * step
-
-    low = xp.full(rows, LEAST_ORDER)
-    high = xp.full(rows, GREATEST_ORDER)
-    order = xp.ones(rows)
-    for _ in range(40):
-        order, low, high = _newton(xp, log_binned, middles, epsilon, order, low, high)
-    low = xp.full(rows, LEAST_ORDER)
-    high = xp.full(rows, GREATEST_ORDER)
-    for _ in range(4):
-        order, low, high = _newton(xp, log_a, loss, epsilon, order, low, high)
+    least, greatest = extremes
+    step = xp.maximum((greatest - least) / _BINS, 1e-300)[:, None]
+    index = xp.clip(xp.floor((loss - least[:, None]) / step), 0, _BINS - 1).astype(np.int32)
+    binned = sums_by(xp, index, mass, _BINS)
+    middles = least[:, None] + (xp.arange(_BINS) + 0.5) * step
+    order = xp.ones(len(loss))
+    for some_mass, some_loss, most in ((binned, middles, 30), (mass, loss, 2)):
+        low, high = xp.full_like(order, LEAST_ORDER), xp.full_like(order, GREATEST_ORDER)
+        for _ in range(most):
+            before = order
+            order, low, high = _newton(xp, some_mass, some_loss, epsilon, order, low, high)
+            if xp is np and np.all(np.abs(order - before) <= 1e-13 * order):
+                break  # on a device, asking costs more than going on
     return order
 
 
-def _newton(xp, log_mass, loss, epsilon, order, low, high):
-    """One Newton step on alpha' = epsilon from ``order``, by bisection of the bracket where it leaves it."""
-    terms = log_mass + order[:, None] * loss
-    largest = xp.max(terms, axis=-1, keepdims=True)
-    powers = xp.exp(terms - xp.where(largest > -math.inf, largest, 0.0))
-    total = xp.maximum(xp.sum(powers, axis=-1), 1e-300)
-    powers *= loss
-    mean = xp.sum(powers, axis=-1) / total
-    powers *= loss
-    variance = xp.maximum(xp.sum(powers, axis=-1) / total - mean * mean, 1e-300)
+def _newton(xp, mass, loss, epsilon, order, low, high):
+    """One Newton step on alpha' = epsilon from ``order``; the bracket's middle where it would leave that."""
+    shift = order * xp.max(loss, axis=-1)
+    total, first, second = _moments(xp, mass, loss, order, shift)
+    total = xp.maximum(total, 1e-300)
+    mean = first / total
+    variance = xp.maximum(second / total - mean * mean, 1e-300)
     slope = mean - epsilon
     high = xp.where(slope > 0, order, high)
     low = xp.where(slope > 0, low, order)
-    # The bracket spans decades, so that its middle is the geometric one.
     step = order - xp.clip(slope / variance, -1e12, 1e12)
-    inside = (step >= low) & (step <= high)
-    return xp.where(inside, step, xp.sqrt(low * high)), low, high
+    # The bracket spans decades, so that its middle is the geometric one.
+    return xp.where((step >= low) & (step <= high), step, xp.sqrt(low * high)), low, high
+
+
+def _moments(xp, mass, loss, order, shift):
+    """Sums of m, m l, m l^2 with m = mass e^(order l - shift); ``shift`` keeps the exponential finite."""
+    if xp is np:
+        from optnoise import bucketing
+
+        return bucketing.moments(mass, loss, order, shift)
+    powers = mass * xp.exp(order[:, None] * loss - shift[:, None])
+    first = powers * loss
+    return xp.sum(powers, axis=-1), xp.sum(first, axis=-1), xp.sum(first * loss, axis=-1)
+
+
+def _moment_gradients(xp, mass, loss, order, shift, scale):
+    if xp is np:
+        from optnoise import bucketing
+
+        da, db = np.empty(mass.shape), np.empty(mass.shape)
+        bucketing.moment_gradients(mass, loss, order, shift, scale, da, db)
+        return da, db
+    power = scale[:, None] * xp.exp(order[:, None] * loss - shift[:, None]) * (mass > 0)
+    return (1.0 + order)[:, None] * power, -order[:, None] * power * xp.exp(xp.minimum(loss, 700.0))
