@@ -97,7 +97,6 @@ THREADS = 256
 
 @cache
 def _module(xp: ModuleType) -> Any:
-    # IEEE division and no contraction keep the device within a rounding of the host.
     return xp.RawModule(code=SOURCE, options=("--std=c++17",))
 
 
