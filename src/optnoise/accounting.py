@@ -1,0 +1,379 @@
+"""Two-sided (epsilon, delta) bounds for any pair of discrete distributions under n-fold composition.
+
+``delta_bounds`` and ``epsilon_bounds`` read the given float64 masses as exact real numbers. Masses may sum to
+1 within 1e-9. What a delta of such masses means can be read in two ways, as sum max(0, A^n - e^eps B^n)
+of the measures themselves or of the measures divided by their sums; with r = n log(sum A / sum B) the two
+are D(eps) and (sum A)^-n D(eps + r). The bounds hold for both: D falls with eps, so the lower bound is read
+at eps + max(0, r) and the upper one at eps + min(0, r), times the smaller or larger of 1 and (sum A)^-n.
+(The upper bound is then cut at 1, which the second reading never exceeds.)
+
+n = 1 is a direct sum. For n > 1 see :mod:`optnoise.pld`: the bucketing, the tilted FFT and their errors.
+
+Distinguishing events (mass d of A where B is 0) make 1 - (1 - d)^n of any delta, computed as
+-expm1(n log1p(-d)) so that tiny d survive. Losses so large that the mass of B behind them is b_cut in
+total, with n e^eps b_cut negligible, are treated as distinguishing: with b set to 0 there, delta can only rise,
+and by at most n e^eps b_cut (sum B)^(n-1), which the lower bound subtracts.
+
+Sources: privacy loss distributions, Sommer, Meiser and Mohammadi (2019); connect the dots, Doroshenko et al.
+(2022); the rest is argued where it is coded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optnoise.backend import array_namespace, to_host
+from optnoise.pld import (
+    LOSS_ERROR,
+    Atoms,
+    U,
+    compose,
+    connect_the_dots,
+    cumulant,
+    divergence_bounds,
+    loss_of_masses,
+    make_plan,
+    round_down,
+    saddle_point,
+    tail_bounds,
+)
+
+KINDS = ("adp", "pdp")
+MAX_COMPOSITIONS = 1_000_000
+SUM_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class DeltaBounds:
+    """``lower`` <= delta <= ``upper`` (shaped as epsilon) and the n-fold mass of ``distinguishing`` events."""
+
+    lower: Any
+    upper: Any
+    distinguishing: float
+
+
+@dataclass(frozen=True)
+class EpsilonBounds:
+    """``lower`` <= epsilon <= ``upper``; infinite where delta is below the floor of distinguishing events."""
+
+    lower: Any
+    upper: Any
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A privacy loss distribution with the scalars that its bounds need (all for one fold)."""
+
+    atoms: Atoms
+    infinite: float
+    log_total: float
+    log_ratio: float
+    slack: float
+
+
+def delta_bounds(
+    a: Any,
+    b: Any,
+    epsilon: Any,
+    compositions: int = 1,
+    kind: str = "adp",
+    buckets: int = 250_000,
+) -> DeltaBounds:
+    """Bounds on the delta(epsilon) of A^n against B^n (``a`` first; swap them for the other order).
+
+    a, b: masses of equal shape (m,), NumPy or CuPy. epsilon: a number >= 0 or an array of them. kind:
+    ``adp`` (hockey-stick divergence) or ``pdp`` (the probability under A that the loss exceeds epsilon). The
+    results are NumPy floats. Raises ``ValueError`` with one line on bad input.
+    """
+    pair = _pair_of_masses(a, b)
+    return _delta_bounds(pair, epsilon, compositions, kind, buckets)
+
+
+def delta_bounds_of_losses(
+    losses: Any,
+    masses: Any,
+    infinite: float,
+    epsilon: Any,
+    compositions: int = 1,
+    kind: str = "adp",
+    buckets: int = 250_000,
+) -> DeltaBounds:
+    """The same for a privacy loss distribution given by its atoms: ``masses`` (under A) at finite ``losses``,
+
+    and the mass ``infinite`` at infinite loss; masses and ``infinite`` sum to 1 within 1e-9.
+    """
+    xp = array_namespace(losses, masses)
+    losses, masses = _vector(xp, "losses", losses), _vector(xp, "masses", masses)
+    _equal_lengths("losses", losses, "masses", masses)
+    if not bool(xp.isfinite(losses).all()):
+        raise ValueError("losses: all must be finite; put the mass at infinite loss into `infinite`")
+    infinite = float(infinite)
+    _masses(xp, "masses", masses)
+    if not (math.isfinite(infinite) and infinite >= 0):
+        raise ValueError(f"infinite: {infinite!r} is not allowed; it must be a finite number >= 0")
+    excess, slack = _excess(xp, xp.concatenate([masses, xp.asarray([infinite])]), "masses and infinite")
+    kept = masses > 0
+    atoms = Atoms(losses[kept], masses[kept], 0.0, 0.0)
+    pair = _Pair(atoms, infinite, math.log1p(excess), 0.0, slack)
+    return _delta_bounds(pair, epsilon, compositions, kind, buckets)
+
+
+def epsilon_bounds(a: Any, b: Any, delta: Any, compositions: int = 1, buckets: int = 250_000) -> EpsilonBounds:
+    """Bounds on the least epsilon >= 0 at which A^n against B^n has at most ``delta`` (a number or an array).
+
+    ``upper`` is infinite where delta is below the (upper bound on the) mass of distinguishing events.
+    """
+    pair = _pair_of_masses(a, b)
+    n = _compositions(compositions)
+    _buckets(buckets)
+    deltas = np.asarray(delta, dtype=np.float64)
+    if not bool((np.isfinite(deltas) & (deltas >= 0) & (deltas <= 1)).all()):
+        raise ValueError(f"delta: {delta!r} is not allowed; it must be in [0, 1]")
+    results = [_invert(pair, float(value), n, buckets) for value in deltas.ravel()]
+    lower = np.array([r[0] for r in results]).reshape(deltas.shape)
+    upper = np.array([r[1] for r in results]).reshape(deltas.shape)
+    return EpsilonBounds(lower, upper) if deltas.ndim else EpsilonBounds(float(lower), float(upper))
+
+
+def _invert(pair: _Pair, delta: float, n: int, buckets: int) -> tuple[float, float]:
+    """Narrow a bracket for each bound: delta.upper(eps) <= delta proves upper, delta.lower(eps) > delta lower."""
+    largest = float(pair.atoms.losses.max()) + pair.atoms.loss_error if pair.atoms.size else 0.0
+    top = max(0.0, n * (largest + abs(pair.log_ratio) + pair.slack)) * (1 + 1e-12) + 1e-300
+    ends = np.array([0.0, top])
+    at_ends = _delta_bounds(pair, ends, n, "adp", buckets)
+    proven_below, above_lower = (0.0, top) if at_ends.lower[0] > delta else (0.0, 0.0)
+    if at_ends.lower[1] > delta:
+        proven_below = above_lower = math.inf
+    if at_ends.upper[0] <= delta:
+        return 0.0, 0.0
+    below_upper, proven_above = (0.0, top) if at_ends.upper[1] <= delta else (math.inf, math.inf)
+    for _ in range(12):
+        open_lower = above_lower - proven_below if math.isfinite(proven_below) else 0.0
+        open_upper = proven_above - below_upper if math.isfinite(proven_above) else 0.0
+        if max(open_lower / max(proven_below, 1e-300), open_upper / max(proven_above, 1e-300)) <= 1e-9:
+            break
+        grid = []
+        if open_lower > 0:
+            grid.append(np.linspace(proven_below, above_lower, 18)[1:-1])
+        if open_upper > 0:
+            grid.append(np.linspace(below_upper, proven_above, 18)[1:-1])
+        if not grid:
+            break
+        points = np.unique(np.concatenate(grid))
+        bounds = _delta_bounds(pair, points, n, "adp", buckets)
+        if open_lower > 0:
+            proves = points[(bounds.lower > delta) & (points > proven_below)]
+            proven_below = float(proves.max()) if proves.size else proven_below
+            fails = points[(bounds.lower <= delta) & (points > proven_below)]
+            above_lower = min(above_lower, float(fails.min())) if fails.size else above_lower
+        if open_upper > 0:
+            proves = points[bounds.upper <= delta]
+            proven_above = min(proven_above, float(proves.min())) if proves.size else proven_above
+            fails = points[(bounds.upper > delta) & (points < proven_above)]
+            below_upper = max(below_upper, float(fails.max())) if fails.size else below_upper
+    return proven_below, proven_above
+
+
+def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, buckets: int) -> DeltaBounds:
+    n = _compositions(compositions)
+    _buckets(buckets)
+    if kind not in KINDS:
+        raise ValueError(f"kind: {kind!r} is not allowed; choose one of {', '.join(KINDS)}")
+    epsilons = np.asarray(to_host(epsilon), dtype=np.float64)
+    if not bool((np.isfinite(epsilons) & (epsilons >= 0)).all()):
+        raise ValueError(f"epsilon: {epsilon!r} is not allowed; it must be finite and >= 0")
+    flat = epsilons.ravel()
+    ratio, slack = n * pair.log_ratio, n * pair.slack + 4 * U * abs(n * pair.log_ratio)
+    for_lower = (flat + max(0.0, ratio + slack)) * (1 + 2 * U)
+    for_upper = (flat + min(0.0, ratio - slack)) * (1 - 2 * U)
+    lower, upper = _literal_and_normalised(pair, for_lower, for_upper, n, kind, buckets)
+    floor = _infinite_mass(pair, n)
+    upper = np.clip(upper * (1 + 4 * U), 0.0, 1.0)
+    lower = np.clip(np.maximum(lower * (1 - 4 * U), floor[0]), 0.0, upper)
+    if epsilons.ndim == 0:
+        return DeltaBounds(float(lower[0]), float(upper[0]), floor[0])
+    return DeltaBounds(lower.reshape(epsilons.shape), upper.reshape(epsilons.shape), floor[0])
+
+
+def _infinite_mass(pair: _Pair, n: int) -> tuple[float, float]:
+    """Bounds on 1 - (1 - d)^n and on (sum A)^n times it, d the share of distinguishing events."""
+    if pair.infinite == 0.0:
+        return 0.0, 0.0
+    share = pair.infinite / math.exp(pair.log_total)
+    error = 16 * U + 4 * pair.slack
+    low, high = share * (1 - error), min(share * (1 + error), 1.0)
+    if pair.atoms.size == 0:
+        low = high = 1.0
+    scale, slack = n * pair.log_total, n * pair.slack
+    lower = (-math.expm1(n * math.log1p(-low)) if low < 1 else 1.0) * math.exp(min(0.0, scale) - slack)
+    upper = (-math.expm1(n * math.log1p(-high)) if high < 1 else 1.0) * math.exp(max(0.0, scale) + slack)
+    return lower * (1 - 16 * U), min(upper * (1 + 16 * U), 1.0)
+
+
+def _literal_and_normalised(
+    pair: _Pair, for_lower: np.ndarray, for_upper: np.ndarray, n: int, kind: str, buckets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds on delta in both readings of the masses (module docstring), before they are cut to [0, 1]."""
+    infinite = _infinite_mass(pair, n)
+    lower, upper = np.full(for_lower.shape, infinite[0]), np.full(for_upper.shape, infinite[1])
+    atoms = pair.atoms
+    largest = float(atoms.losses.max()) + atoms.loss_error if atoms.size else -math.inf
+    # Where no n losses reach epsilon the finite part is exactly zero.
+    order = np.flatnonzero(for_upper < n * largest * (1 + 4 * U if largest > 0 else 1 - 4 * U))
+    order = order[np.argsort(for_upper[order], kind="stable")]
+    scale, slack = n * pair.log_total, n * pair.slack
+    shrink, grow = math.exp(min(0.0, -scale) - slack), math.exp(max(0.0, -scale) + slack)
+    if n == 1 and order.size:
+        finite = _single(atoms, for_lower[order], for_upper[order], kind)
+        lower[order] += finite[0] * shrink
+        upper[order] += finite[1] * grow
+        return lower, upper
+    rounding, bounds = (connect_the_dots, divergence_bounds) if kind == "adp" else (round_down, tail_bounds)
+    while order.size:
+        lowest, highest = float(for_upper[order[0]]), float(for_upper[order[-1]])
+        rest, cut = _cut_large_losses(pair, lowest, n) if kind == "adp" else (pair, 0.0)
+        plan = make_plan(rest.atoms, lowest, n)
+        if plan.tilt > 0 and highest > plan.reach[1]:
+            # Centre the served interval on the epsilons ahead, the smallest one at its lower end.
+            plan = make_plan(rest.atoms, 0.5 * (lowest + plan.reach[1]) + 0.4 * (plan.reach[1] - lowest), n)
+        composed = compose(rest.atoms, plan, n, buckets, rounding)
+        served = for_lower[order] <= plan.reach[1]
+        served[0] = True
+        now, order = order[served], order[~served]
+        shift = 2 * n * rest.atoms.loss_error
+        finite = bounds(composed, for_upper[now], for_lower[now] + shift)
+        infinite = _infinite_mass(rest, n)
+        penalty = 1.01 * n * cut * np.exp(np.minimum(for_lower[now] + 2 * n * SUM_TOLERANCE, 700.0))
+        lower[now] = infinite[0] + np.maximum(finite[0], 0.0) * shrink - penalty
+        upper[now] = infinite[1] + finite[1] * grow
+    return lower, upper
+
+
+def _cut_large_losses(pair: _Pair, epsilon: float, n: int) -> tuple[_Pair, float]:
+    """(pair with its largest losses made infinite, mass of B that this removed).
+
+    Losses far above epsilon count as infinite to all digits, but would widen the window of the composition.
+    """
+    atoms = pair.atoms
+    xp = array_namespace(atoms.losses)
+    low, high = float(atoms.losses.min()), float(atoms.losses.max())
+    if high <= max(4.0, 4.0 * epsilon / n):
+        return pair, 0.0
+    bins = 1024
+    place = xp.minimum((atoms.losses - low) * (bins / (high - low)), bins - 1).astype(np.int64)
+    of_b = to_host(xp.bincount(place, weights=atoms.masses * xp.exp(-atoms.losses), minlength=bins))
+    behind = np.cumsum(of_b[::-1])[::-1]
+    kept, cut = pair, 0.0
+    log_tolerance = -150.0
+    for _ in range(2):
+        with np.errstate(divide="ignore"):
+            removable = np.flatnonzero(np.log(behind) + math.log(n) + epsilon <= log_tolerance)
+        if removable.size == 0 or removable[0] == 0:
+            break
+        removed = place >= int(removable[0])
+        rest = Atoms(atoms.losses[~removed], atoms.masses[~removed], atoms.loss_error, atoms.mass_error)
+        mass = float(atoms.masses[removed].sum())
+        kept = replace(pair, atoms=rest, infinite=pair.infinite + mass)
+        cut = float(behind[removable[0]]) * (1 + 1e-9)
+        log_masses = xp.log(rest.masses)
+        theta = saddle_point(rest, log_masses, epsilon, n)
+        estimate = n * cumulant(rest, log_masses, theta)[0] - theta * epsilon
+        estimate = max(estimate, math.log(max(n * kept.infinite, 1e-300)))
+        log_tolerance = min(0.0, estimate) - 50.0
+    return kept, cut
+
+
+def _single(atoms: Atoms, for_lower: np.ndarray, for_upper: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Direct sums for n = 1: of a (1 - e^(eps - L)), or of a for ``pdp``, over the losses above epsilon."""
+    xp = array_namespace(atoms.losses)
+    results = []
+    for epsilons, sign in ((for_lower, -1.0), (for_upper, 1.0)):
+        losses = atoms.losses + sign * atoms.loss_error
+        error = 1 + sign * (60 + atoms.size) * U
+        if kind == "adp" and epsilons.size <= 16:
+            sums = [float((atoms.masses * xp.maximum(-xp.expm1(eps - losses), 0.0)).sum()) for eps in epsilons]
+            results.append(np.array(sums) * error)
+            continue
+        # Many epsilons: suffix sums in extended precision over sorted losses.
+        order = xp.argsort(losses)
+        losses, masses = to_host(losses[order]), to_host(atoms.masses[order])
+        first = np.searchsorted(losses, epsilons, side="right")
+        plain = _suffix_sums(masses.astype(np.longdouble))
+        if kind == "pdp":
+            results.append((plain[first] * error).astype(np.float64))
+            continue
+        reference = np.longdouble(epsilons.min())
+        discounted = _suffix_sums(masses * np.exp(-np.minimum(losses - reference, 11000)))
+        one, other = plain[first], discounted[first] * np.exp(epsilons - reference)
+        rounding = (atoms.size + 50) * float(np.finfo(np.longdouble).eps)
+        value = (one - other) + sign * rounding * (one + other)
+        results.append(np.maximum((value * error).astype(np.float64), 0.0))
+    return results[0], results[1]
+
+
+def _suffix_sums(terms: np.ndarray) -> np.ndarray:
+    return np.append(np.cumsum(terms[::-1])[::-1], 0)
+
+
+def _pair_of_masses(a: Any, b: Any) -> _Pair:
+    xp = array_namespace(a, b)
+    a, b = _vector(xp, "a", a), _vector(xp, "b", b)
+    _equal_lengths("a", a, "b", b)
+    _masses(xp, "a", a)
+    _masses(xp, "b", b)
+    (excess_a, slack_a), (excess_b, slack_b) = _excess(xp, a, "a"), _excess(xp, b, "b")
+    log_a, log_b = math.log1p(excess_a), math.log1p(excess_b)
+    infinite = float(a[(b == 0)].sum())
+    both = (a > 0) & (b > 0)
+    a, b = a[both], b[both]
+    losses = loss_of_masses(a, b)
+    extreme = float(xp.abs(losses).max()) if losses.shape[0] else 0.0
+    atoms = Atoms(losses, a, LOSS_ERROR * (1 + extreme), 0.0)
+    return _Pair(atoms, infinite, log_a, log_a - log_b, slack_a + slack_b)
+
+
+def _vector(xp: Any, name: str, values: Any) -> Any:
+    array = xp.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: shape {array.shape} is not allowed; it must be a vector of masses")
+    return array
+
+
+def _equal_lengths(name_a: str, a: Any, name_b: str, b: Any) -> None:
+    if a.shape != b.shape:
+        raise ValueError(f"{name_b}: length {b.shape[0]} is not allowed; it must be that of {name_a}, {a.shape[0]}")
+
+
+def _masses(xp: Any, name: str, values: Any) -> None:
+    bad = ~(xp.isfinite(values) & (values >= 0))
+    if bool(bad.any()):
+        place = int(xp.argmax(bad))
+        raise ValueError(
+            f"{name}: mass {float(values[place])!r} at index {place} is not allowed; masses must be finite and >= 0"
+        )
+
+
+def _excess(xp: Any, values: Any, name: str) -> tuple[float, float]:
+    """(sum - 1, bound on its error): exactly rounded on the host, pairwise on a device."""
+    if xp is np:
+        excess, error = math.fsum([*values.tolist(), -1.0]), 4 * U
+    else:
+        excess, error = float(values.sum()) - 1.0, 64 * U * math.log2(values.shape[0] + 2)
+    if abs(excess) > SUM_TOLERANCE:
+        raise ValueError(f"{name}: sum {1.0 + excess!r} is not allowed; masses must sum to 1 within {SUM_TOLERANCE:g}")
+    return excess, error
+
+
+def _compositions(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= MAX_COMPOSITIONS:
+        raise ValueError(f"compositions: {n!r} is not allowed; it must be a whole number from 1 to {MAX_COMPOSITIONS}")
+    return int(n)
+
+
+def _buckets(buckets: Any) -> None:
+    if isinstance(buckets, bool) or not isinstance(buckets, (int, np.integer)) or buckets < 16:
+        raise ValueError(f"buckets: {buckets!r} is not allowed; it must be a whole number, at least 16")
