@@ -24,7 +24,7 @@ SOURCE = r"""
 #ifdef OPTNOISE_HOST
 #include <cmath>
 using std::exp; using std::fabs;
-extern "C" long long thread_index = 0;
+extern "C" { long long thread_index = 0; }
 #define KERNEL extern "C" void
 #define THREAD thread_index
 #else
