@@ -28,7 +28,6 @@ import numpy as np
 
 from optnoise.backend import array_namespace, to_host
 from optnoise.pld import (
-    LOSS_ERROR,
     Atoms,
     U,
     compose,
@@ -117,7 +116,7 @@ def delta_bounds_of_losses(
         raise ValueError(f"infinite: {infinite!r} is not allowed; it must be a finite number >= 0")
     excess, slack = _excess(xp, xp.concatenate([masses, xp.asarray([infinite])]), "masses and infinite")
     kept = masses > 0
-    atoms = Atoms(losses[kept], masses[kept], 0.0, 0.0)
+    atoms = Atoms(losses[kept], masses[kept], xp.zeros_like(losses[kept]))
     pair = _Pair(atoms, infinite, math.log1p(excess), 0.0, slack)
     return _delta_bounds(pair, epsilon, compositions, kind, buckets)
 
@@ -141,7 +140,7 @@ def epsilon_bounds(a: Any, b: Any, delta: Any, compositions: int = 1, buckets: i
 
 def _invert(pair: _Pair, delta: float, n: int, buckets: int) -> tuple[float, float]:
     """Narrow a bracket for each bound: delta.upper(eps) <= delta proves upper, delta.lower(eps) > delta lower."""
-    largest = float(pair.atoms.losses.max()) + pair.atoms.loss_error if pair.atoms.size else 0.0
+    largest = pair.atoms.extremes[1] if pair.atoms.size else 0.0
     top = max(0.0, n * (largest + abs(pair.log_ratio) + pair.slack)) * (1 + 1e-12) + 1e-300
     ends = np.array([0.0, top])
     at_ends = _delta_bounds(pair, ends, n, "adp", buckets)
@@ -221,7 +220,7 @@ def _literal_and_normalised(
     infinite = _infinite_mass(pair, n)
     lower, upper = np.full(for_lower.shape, infinite[0]), np.full(for_upper.shape, infinite[1])
     atoms = pair.atoms
-    largest = float(atoms.losses.max()) + atoms.loss_error if atoms.size else -math.inf
+    largest = atoms.extremes[1] if atoms.size else -math.inf
     # Where no n losses reach epsilon the finite part is exactly zero.
     order = np.flatnonzero(for_upper < n * largest * (1 + 4 * U if largest > 0 else 1 - 4 * U))
     order = order[np.argsort(for_upper[order], kind="stable")]
@@ -235,17 +234,22 @@ def _literal_and_normalised(
     rounding, bounds = (connect_the_dots, divergence_bounds) if kind == "adp" else (round_down, tail_bounds)
     while order.size:
         lowest, highest = float(for_upper[order[0]]), float(for_upper[order[-1]])
-        rest, cut = _cut_large_losses(pair, lowest, n) if kind == "adp" else (pair, 0.0)
-        plan = make_plan(rest.atoms, lowest, n)
-        if plan.tilt > 0 and highest > plan.reach[1]:
-            # Centre the served interval on the epsilons ahead, the smallest one at its lower end.
-            plan = make_plan(rest.atoms, 0.5 * (lowest + plan.reach[1]) + 0.4 * (plan.reach[1] - lowest), n)
-        composed = compose(rest.atoms, plan, n, buckets, rounding)
-        served = for_lower[order] <= plan.reach[1]
-        served[0] = True
+        rest, cut = pair, 0.0
+        if kind == "adp":
+            rest, cut = _cut_large_losses(pair, lowest, n, single=lowest == highest)
+        served = for_upper[order] <= lowest + (25.0 if cut else 500.0)
+        finite = (0.0, 0.0)
+        if rest.atoms.size and n * rest.atoms.extremes[1] * (1 + 4 * U) > lowest:
+            plan = make_plan(rest.atoms, lowest, n)
+            if plan.tilt > 0 and highest > plan.reach[1]:
+                # Centre the served interval on the epsilons ahead, the smallest one at its lower end.
+                plan = make_plan(rest.atoms, lowest + 0.9 * (plan.reach[1] - lowest), n)
+            served &= for_lower[order] <= plan.reach[1]
+            served[0] = True
+            composed = compose(rest.atoms, plan, n, buckets, rounding)
+            shift = 2 * n * rest.atoms.loss_error
+            finite = bounds(composed, for_upper[order[served]], for_lower[order[served]] + shift)
         now, order = order[served], order[~served]
-        shift = 2 * n * rest.atoms.loss_error
-        finite = bounds(composed, for_upper[now], for_lower[now] + shift)
         infinite = _infinite_mass(rest, n)
         penalty = 1.01 * n * cut * np.exp(np.minimum(for_lower[now] + 2 * n * SUM_TOLERANCE, 700.0))
         lower[now] = infinite[0] + np.maximum(finite[0], 0.0) * shrink - penalty
@@ -253,38 +257,38 @@ def _literal_and_normalised(
     return lower, upper
 
 
-def _cut_large_losses(pair: _Pair, epsilon: float, n: int) -> tuple[_Pair, float]:
+def _cut_large_losses(pair: _Pair, epsilon: float, n: int, *, single: bool) -> tuple[_Pair, float]:
     """(pair with its largest losses made infinite, mass of B that this removed).
 
     Losses far above epsilon count as infinite to all digits, but would widen the window of the composition.
     """
     atoms = pair.atoms
     xp = array_namespace(atoms.losses)
-    low, high = float(atoms.losses.min()), float(atoms.losses.max())
-    if high <= max(4.0, 4.0 * epsilon / n):
+    low, high = atoms.extremes
+    if high <= max(4.0, 4.0 * epsilon / n) or high - low < 1.0:
         return pair, 0.0
     bins = 1024
     place = xp.minimum((atoms.losses - low) * (bins / (high - low)), bins - 1).astype(np.int64)
     of_b = to_host(xp.bincount(place, weights=atoms.masses * xp.exp(-atoms.losses), minlength=bins))
     behind = np.cumsum(of_b[::-1])[::-1]
-    kept, cut = pair, 0.0
-    log_tolerance = -150.0
+    rest, cut = pair, 0.0
     for _ in range(2):
+        # Chernoff's bound says how large delta may be; what is removed must not matter beside it.
+        theta = saddle_point(rest.atoms, epsilon, n)
+        estimate = min(n * cumulant(rest.atoms, theta)[0] - theta * epsilon, 0.0)
+        estimate = max(estimate, math.log(max(n * rest.infinite, 1e-300)))
         with np.errstate(divide="ignore"):
-            removable = np.flatnonzero(np.log(behind) + math.log(n) + epsilon <= log_tolerance)
-        if removable.size == 0 or removable[0] == 0:
+            behind_log = np.log(behind) + math.log(n) + epsilon
+        removable = np.flatnonzero(behind_log <= min(estimate, 0.0) - (25.0 if single else 50.0))
+        if removable.size == 0:
             break
         removed = place >= int(removable[0])
-        rest = Atoms(atoms.losses[~removed], atoms.masses[~removed], atoms.loss_error, atoms.mass_error)
-        mass = float(atoms.masses[removed].sum())
-        kept = replace(pair, atoms=rest, infinite=pair.infinite + mass)
+        infinite = pair.infinite + float(atoms.masses[removed].sum())
+        rest = replace(pair, atoms=atoms.where(~removed), infinite=infinite)
         cut = float(behind[removable[0]]) * (1 + 1e-9)
-        log_masses = xp.log(rest.masses)
-        theta = saddle_point(rest, log_masses, epsilon, n)
-        estimate = n * cumulant(rest, log_masses, theta)[0] - theta * epsilon
-        estimate = max(estimate, math.log(max(n * kept.infinite, 1e-300)))
-        log_tolerance = min(0.0, estimate) - 50.0
-    return kept, cut
+        if rest.atoms.size == 0:
+            break
+    return rest, cut
 
 
 def _single(atoms: Atoms, for_lower: np.ndarray, for_upper: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -292,10 +296,10 @@ def _single(atoms: Atoms, for_lower: np.ndarray, for_upper: np.ndarray, kind: st
     xp = array_namespace(atoms.losses)
     results = []
     for epsilons, sign in ((for_lower, -1.0), (for_upper, 1.0)):
-        losses = atoms.losses + sign * atoms.loss_error
+        losses = atoms.losses + sign * atoms.errors
         error = 1 + sign * (60 + atoms.size) * U
         if kind == "adp" and epsilons.size <= 16:
-            sums = [float((atoms.masses * xp.maximum(-xp.expm1(eps - losses), 0.0)).sum()) for eps in epsilons]
+            sums = [float((atoms.masses * -xp.expm1(xp.minimum(eps - losses, 0.0))).sum()) for eps in epsilons]
             results.append(np.array(sums) * error)
             continue
         # Many epsilons: suffix sums in extended precision over sorted losses.
@@ -330,10 +334,8 @@ def _pair_of_masses(a: Any, b: Any) -> _Pair:
     infinite = float(a[(b == 0)].sum())
     both = (a > 0) & (b > 0)
     a, b = a[both], b[both]
-    losses = loss_of_masses(a, b)
-    extreme = float(xp.abs(losses).max()) if losses.shape[0] else 0.0
-    atoms = Atoms(losses, a, LOSS_ERROR * (1 + extreme), 0.0)
-    return _Pair(atoms, infinite, log_a, log_a - log_b, slack_a + slack_b)
+    losses, errors = loss_of_masses(a, b)
+    return _Pair(Atoms(losses, a, errors), infinite, log_a, log_a - log_b, slack_a + slack_b)
 
 
 def _vector(xp: Any, name: str, values: Any) -> Any:

@@ -51,6 +51,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,14 @@ from optnoise.backend import array_namespace, to_host
 U = 2.0**-53
 """Unit roundoff of float64."""
 
-LOSS_ERROR = 32 * U
-"""|fl(log(a/b)) - log(a/b)| <= LOSS_ERROR * (1 + |log(a/b)|): frexp is exact, log is good to 4 ulp."""
+LOSS_ERROR = 12 * U
+"""|fl(L) - L| <= LOSS_ERROR (1 + |L|), and LOSS_ERROR |L| for a and b within a factor 2 of each other."""
 
 TAIL = 30.0
 """-log of the tilted mass allowed outside the window (on each side)."""
+
+SHORT_TAIL = 18.0
+"""The same where it makes that side of the window at least four times shorter."""
 
 REACH = 4.5
 """Standard deviations of the tilted composed loss, on each side of its mean, that one tilt serves."""
@@ -74,13 +78,30 @@ REACH = 4.5
 class Atoms:
     """Finite atoms of a privacy loss distribution: ``losses`` and positive ``masses`` (arrays of one module).
 
-    ``loss_error`` bounds the error of each loss; ``mass_error`` the relative error of each mass.
+    ``errors`` bounds the error of each loss; the masses are exact.
     """
 
     losses: Any
     masses: Any
-    loss_error: float
-    mass_error: float
+    errors: Any
+
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """Bounds on the least and the greatest loss."""
+        return float((self.losses - self.errors).min()), float((self.losses + self.errors).max())
+
+    @cached_property
+    def loss_error(self) -> float:
+        """The greatest of the errors."""
+        return float(self.errors.max())
+
+    @cached_property
+    def log_masses(self) -> Any:
+        return array_namespace(self.masses).log(self.masses)
+
+    def where(self, kept: Any) -> Atoms:
+        """The atoms that a mask keeps."""
+        return Atoms(self.losses[kept], self.masses[kept], self.errors[kept])
 
     @property
     def size(self) -> int:
@@ -120,18 +141,26 @@ class Composed:
     loss_error: float
 
 
-def loss_of_masses(a: Any, b: Any) -> Any:
-    """log(a/b) of positive arrays, within ``LOSS_ERROR`` also where a/b would overflow or is subnormal."""
+def loss_of_masses(a: Any, b: Any) -> tuple[Any, Any]:
+    """(L, error): log(a/b) of positive arrays and a bound on its error, also where a/b overflows or is subnormal.
+
+    Near a = b, where a - b is exact, L = log1p((a - b)/b) is good relatively. Elsewhere the mantissas' quotient is
+    within [1/2, 2], so its logarithm is good to a few U and the exponents' difference times log 2 to 2 U |L| more.
+    (NumPy's and CUDA's log, log1p and exp are taken to be good to 4 ulp; they are.)
+    """
     xp = array_namespace(a, b)
     mantissa_a, exponent_a = xp.frexp(a)
     mantissa_b, exponent_b = xp.frexp(b)
-    return xp.log(mantissa_a / mantissa_b) + (exponent_a - exponent_b) * math.log(2.0)
+    losses = xp.log(mantissa_a / mantissa_b) + (exponent_a - exponent_b) * math.log(2.0)
+    near = (a < 2 * b) & (b < 2 * a)
+    losses = xp.where(near, xp.log1p(xp.where(near, a - b, 0.0) / b), losses)
+    return losses, LOSS_ERROR * xp.where(near, xp.abs(losses), 1 + xp.abs(losses))
 
 
-def cumulant(atoms: Atoms, log_masses: Any, theta: float) -> tuple[float, float, float]:
+def cumulant(atoms: Atoms, theta: float) -> tuple[float, float, float]:
     """(Lambda, Lambda', Lambda'') at theta: log sum a e^(theta L), its mean and variance. Not rigorous."""
     xp = array_namespace(atoms.losses)
-    exponent = theta * atoms.losses + log_masses
+    exponent = theta * atoms.losses + atoms.log_masses
     peak = float(exponent.max())
     weight = xp.exp(exponent - peak)
     total = float(weight.sum())
@@ -140,9 +169,9 @@ def cumulant(atoms: Atoms, log_masses: Any, theta: float) -> tuple[float, float,
     return peak + math.log(total), mean, variance
 
 
-def saddle_point(atoms: Atoms, log_masses: Any, target: float, compositions: int) -> float:
+def saddle_point(atoms: Atoms, target: float, compositions: int) -> float:
     """theta >= 0 with n Lambda'(theta) = target, or 0 where the mean is above it. Any value is valid."""
-    _, mean, variance = cumulant(atoms, log_masses, 0.0)
+    _, mean, variance = cumulant(atoms, 0.0)
     if compositions * mean >= target:
         return 0.0
     low, high, theta = 0.0, math.inf, 0.0
@@ -161,7 +190,7 @@ def saddle_point(atoms: Atoms, log_masses: Any, target: float, compositions: int
         theta = min(theta, 4 * low + 1e3) if not math.isfinite(high) else theta
         if theta > 1e8:
             return theta
-        _, mean, variance = cumulant(atoms, log_masses, theta)
+        _, mean, variance = cumulant(atoms, theta)
     return theta
 
 
@@ -170,24 +199,25 @@ def make_plan(atoms: Atoms, epsilon: float, compositions: int) -> Plan:
 
     The window holds the tilted composed loss up to a mass of e^-TAIL on either side.
     """
-    xp = array_namespace(atoms.losses)
-    log_masses = xp.log(atoms.masses)
     n = compositions
-    theta = saddle_point(atoms, log_masses, epsilon, n)
-    value, mean, variance = cumulant(atoms, log_masses, theta)
-    deviation = math.sqrt(n * variance)
-    extreme = max(abs(float(atoms.losses.max())), abs(float(atoms.losses.min())), 1e-300)
-    if deviation < 1e-9 * extreme * n:
-        deviation = 1e-9 * extreme * n
+    theta = saddle_point(atoms, epsilon, n)
+    value, mean, variance = cumulant(atoms, theta)
+    extreme = max(abs(loss) for loss in atoms.extremes)
+    deviation = max(math.sqrt(n * variance), 1e-9 * extreme * n, 1e-9)
     best = []
     for sign in (1, -1):
         choices = []
         for reach in (2.0, 4.0, 6.0, 8.0, 11.0):
             other = theta + sign * reach / deviation
-            bound, _, _ = cumulant(atoms, log_masses, other)
-            choices.append((sign * (n * (bound - value) + TAIL) / (other - theta), other))
-        best.append(min(choices))
-    (top, theta_top), (bottom, theta_bottom) = best[0], (-best[1][0], best[1][1])
+            growth = n * (cumulant(atoms, other)[0] - value)
+            # |edge - n mean| at which Chernoff's bound falls to e^-TAIL and to e^-SHORT_TAIL
+            edges = [(growth + tail) / abs(other - theta) - sign * n * mean for tail in (TAIL, SHORT_TAIL)]
+            choices.append((*edges, other))
+        long, short = min(choices), min(choices, key=lambda choice: choice[1])
+        # A few heavy outliers must not coarsen the whole lattice.
+        best.append((short[1], short[2]) if 4 * short[1] < long[0] else (long[0], long[2]))
+    (above, theta_top), (below, theta_bottom) = best
+    top, bottom = n * mean + above, n * mean - below
     centre = n * mean
     reach = (centre - REACH * deviation, centre + REACH * deviation)
     if theta == 0.0:
@@ -220,7 +250,7 @@ def connect_the_dots(atoms: Atoms, step: float) -> tuple[Any, Any, Any]:
     bucket is an exact difference or one rounded relatively, and both weights are quotients of expm1.
     """
     xp = array_namespace(atoms.losses)
-    raised = atoms.losses + atoms.loss_error
+    raised = atoms.losses + atoms.errors
     index = xp.floor(raised / step)
     offset = raised - index * step
     index = index + (offset >= step) - (offset < 0)
@@ -233,7 +263,7 @@ def connect_the_dots(atoms: Atoms, step: float) -> tuple[Any, Any, Any]:
 def round_down(atoms: Atoms, step: float) -> tuple[Any, Any, Any]:
     """(index, mass, 0): each loss lowered to the lattice, by less than ``step`` + 2 ``loss_error``."""
     xp = array_namespace(atoms.losses)
-    lowered = atoms.losses - atoms.loss_error
+    lowered = atoms.losses - atoms.errors
     index = xp.floor(lowered / step)
     index = index - (index * step > lowered)
     return index, atoms.masses, xp.zeros_like(atoms.masses)
@@ -248,14 +278,14 @@ def compose(atoms: Atoms, plan: Plan, compositions: int, buckets: int, rounding:
     n = compositions
     length = transform_length(max(buckets, 16))
     theta, bottom, top = plan.tilt, plan.bottom, plan.top
-    extreme = max(abs(float(atoms.losses.max())), abs(float(atoms.losses.min())), abs(bottom), abs(top))
+    extreme = max(abs(loss) for loss in (*atoms.extremes, bottom, top))
     step = lattice_step(max((top - bottom) / (length - 2), extreme * n * 2.0**-44))
     index, lower, upper = rounding(atoms, step)
     theta = min(theta, 300.0 / step)
 
     # Lambda of the lattice atoms: at theta it only normalises; at the tails' thetas it gives Chernoff bounds.
     def log_moment(at: float) -> float:
-        exponent = at * step * index + xp.log(atoms.masses)
+        exponent = at * step * index + atoms.log_masses
         peak = float(exponent.max())
         growth = (lower + upper * math.exp(at * step)) / atoms.masses
         return peak + math.log(float((xp.exp(exponent - peak) * growth).sum()))
@@ -270,7 +300,7 @@ def compose(atoms: Atoms, plan: Plan, compositions: int, buckets: int, rounding:
     weight = xp.concatenate([root * lower * root, root * upper * math.exp(theta * step) * root])
     x = xp.bincount(place, weights=weight, minlength=length)
     crowd = int(xp.bincount(place, minlength=length).max())
-    rho = atoms.mass_error + (60 + 4 * largest + min(crowd, atoms.size)) * U
+    rho = (60 + 4 * largest + min(crowd, atoms.size)) * U
 
     start = math.floor(0.5 * (bottom + top) / step) - length // 2
     first, last = start * step, (start + length) * step
@@ -356,6 +386,8 @@ def divergence_bounds(
     the lattice and the true losses taken off (module docstring).
     """
     table = _SuffixSums(composed, float(min(for_upper.min(), for_lower.min())))
+    if table.hopeless:
+        return np.zeros(for_lower.shape), np.ones(for_upper.shape)
     upper = table.upper(for_upper, hockey_stick=True)
     lower = table.lower(for_lower, hockey_stick=True) - _lattice_gap(table, for_lower)
     return lower, upper
@@ -366,6 +398,8 @@ def tail_bounds(composed: Composed, for_upper: np.ndarray, for_lower: np.ndarray
     shift = composed.compositions * (composed.step + 2 * composed.loss_error) * (1 + 8 * U)
     for_upper = for_upper - shift
     table = _SuffixSums(composed, float(min(for_upper.min(), for_lower.min())))
+    if table.hopeless:
+        return np.zeros(for_lower.shape), np.ones(for_upper.shape)
     return table.lower(for_lower, hockey_stick=False), table.upper(for_upper, hockey_stick=False)
 
 
@@ -395,7 +429,9 @@ class _SuffixSums:
         largest = max(abs(composed.start), abs(composed.start + length)) * step + abs(self.reference)
         exponents = (abs(composed.log_scale) + (theta + 1) * largest + 50) * 8 * U
         self.growth = math.exp(composed.compositions * composed.rho + exponents)
-        self.scale = math.exp(min(composed.log_scale - theta * self.reference, 700.0))
+        log_scale = composed.log_scale - theta * self.reference
+        self.hopeless = log_scale > 600.0
+        self.scale = math.exp(min(log_scale, 600.0))
         self.length = length
 
     def position(self, epsilon: np.ndarray) -> np.ndarray:
@@ -416,7 +452,7 @@ class _SuffixSums:
         return self.decay(epsilon) * (places / (1 + theta / 2) if hockey_stick else places)
 
     def decay(self, epsilon: np.ndarray) -> np.ndarray:
-        return np.exp(-self.composed.tilt * (epsilon - self.reference))
+        return np.exp(np.minimum(-self.composed.tilt * (epsilon - self.reference), 700.0))
 
     def value(self, epsilon: np.ndarray, hockey_stick: bool) -> tuple[np.ndarray, np.ndarray]:
         """(sum, its rounding error), before scaling."""
@@ -463,7 +499,8 @@ def _lattice_gap(table: _SuffixSums, epsilon: np.ndarray) -> np.ndarray:
     error = error + composed.mass_outside * table.decay(epsilon[..., None] - (blocks + 1) * step)
     probability = (inside + error) * table.scale * table.growth
     # Where the table does not reach down far enough, only the trivial bound is left.
-    probability = np.where((below < table.first) & (table.first > 0), 1.0, np.minimum(probability, 1.0))
+    unknown = (below < table.first) & (table.first > 0)
+    probability = np.where(unknown, 1.0, np.minimum(probability, 1.0))
     return 0.25 * step * (probability @ np.diff(blocks, prepend=0)) * 1.01
 
 
