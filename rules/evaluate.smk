@@ -2,16 +2,16 @@
 
 
 rule evaluate:
-    message:
-        "Evaluating {wildcards.experiment}/{wildcards.run} in both orders"
     input:
         noise="results/noise/{experiment}/{run}.npz",
-        code=["scripts/evaluate.py", *closure("evaluation", "progress")],
+        code=closure("scripts/evaluate.py"),
     output:
         table="results/evaluation/{experiment}/{run}.csv",
-    params:
-        spec=lambda wildcards: run_of(wildcards).evaluation_json,
     log:
         "logs/evaluate/{experiment}/{run}.log",
+    params:
+        spec=lambda wildcards: run_of(wildcards).evaluation_json,
+    message:
+        "Evaluating {wildcards.experiment}/{wildcards.run} in both orders"
     shell:
         "python scripts/evaluate.py --noise {input.noise} --spec {params.spec:q} --table {output.table} --log {log}"

@@ -14,22 +14,22 @@ for figure, reads in settings["figures"].items():
     rule:
         name:
             figure
-        message:
-            f"Drawing {figure}"
         input:
             noise=files_of("noise", reads.get("noise", [])),
             evaluation=files_of("evaluation", reads.get("evaluation", [])),
             frontier=files_of("frontier", reads.get("frontier", [])),
             style="matplotlibrc",
-            code=[f"scripts/figures/{figure}.py", *closure("figures", "style")],
+            code=closure(f"scripts/figures/{figure}.py"),
         output:
             pdf=f"results/figures/{figure}.pdf",
             png=f"results/figures/{figure}.png",
             caption=f"results/figures/{figure}.md",
-        params:
-            figure=f"results/figures/{figure}",
         log:
             f"logs/figures/{figure}.log",
+        params:
+            figure=f"results/figures/{figure}",
+        message:
+            f"Drawing {figure}"
         shell:
             "python {input.code[0]} --noise {input.noise} --evaluation {input.evaluation} --frontier {input.frontier}"
             " --style {input.style} --figure {params.figure} --log {log}"

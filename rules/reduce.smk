@@ -2,16 +2,16 @@
 
 
 rule reduce:
-    message:
-        "Reducing {wildcards.experiment} to its utility-privacy frontier"
     input:
         tables=lambda wildcards: [
             f"results/evaluation/{wildcards.experiment}/{run}.csv" for run in RUNS[wildcards.experiment]
         ],
-        code=["scripts/reduce.py", *closure("frontier", "storage", "progress")],
+        code=closure("scripts/reduce.py"),
     output:
         table="results/frontier/{experiment}.csv",
     log:
         "logs/reduce/{experiment}.log",
+    message:
+        "Reducing {wildcards.experiment} to its utility-privacy frontier"
     shell:
         "python scripts/reduce.py --tables {input.tables} --frontier {output.table} --log {log}"

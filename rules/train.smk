@@ -16,52 +16,52 @@ def experiments_of(kind):
 
 
 rule train:
-    message:
-        "Training {wildcards.experiment}/{wildcards.run}, all its utility weights as one batch"
     input:
-        code=["scripts/train.py", *closure("training", "storage", "progress")],
+        code=closure("scripts/train.py"),
     output:
         noise="results/noise/{experiment}/{run}.npz",
-    params:
-        spec=lambda wildcards: run_of(wildcards).noise_json,
     log:
         "logs/train/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("learned"),
+    params:
+        spec=lambda wildcards: run_of(wildcards).noise_json,
+    message:
+        "Training {wildcards.experiment}/{wildcards.run}, all its utility weights as one batch"
     shell:
         "python scripts/train.py --spec {params.spec:q} --noise {output.noise} --log {log}"
 
 
 rule analytic:
-    message:
-        "Computing the analytic noise {wildcards.experiment}/{wildcards.run}"
     input:
-        code=["scripts/analytic.py", *closure("baselines", "storage", "progress")],
+        code=closure("scripts/analytic.py"),
     output:
         noise="results/noise/{experiment}/{run}.npz",
-    params:
-        spec=lambda wildcards: run_of(wildcards).noise_json,
     log:
         "logs/analytic/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("analytic"),
+    params:
+        spec=lambda wildcards: run_of(wildcards).noise_json,
+    message:
+        "Computing the analytic noise {wildcards.experiment}/{wildcards.run}"
     shell:
         "python scripts/analytic.py --spec {params.spec:q} --noise {output.noise} --log {log}"
 
 
 rule match:
-    message:
-        "Matching {wildcards.experiment}/{wildcards.run} to the utility of learned noise"
     input:
         source=lambda wildcards: "results/noise/{}/{}.npz".format(*run_of(wildcards).source),
-        code=["scripts/match.py", *closure("baselines", "storage", "progress")],
+        code=closure("scripts/match.py"),
     output:
         noise="results/noise/{experiment}/{run}.npz",
-    params:
-        spec=lambda wildcards: run_of(wildcards).noise_json,
     log:
         "logs/match/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("matched"),
+    params:
+        spec=lambda wildcards: run_of(wildcards).noise_json,
+    message:
+        "Matching {wildcards.experiment}/{wildcards.run} to the utility of learned noise"
     shell:
         "python scripts/match.py --source {input.source} --spec {params.spec:q} --noise {output.noise} --log {log}"

@@ -1,7 +1,7 @@
-"""Which source files decide a result: the import closure of modules, read from their syntax, not run.
+"""Which source files decide a job's result: a script and the modules that it imports, read from their syntax.
 
-Snakemake sees a rule's own code but not what that code imports. Rules therefore name, as the input ``code``, the
-modules that decide their result; this file finds everything those import from the package.
+Snakemake sees a rule's own text but not what its script imports. Rules therefore name ``closure(script)`` as their
+input ``code``. Modules that only talk to people are left out: a nicer progress bar retrains nothing.
 """
 
 from __future__ import annotations
@@ -11,49 +11,38 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parent.parent
+NOT_DECIDING = frozenset({PACKAGE / "progress.py"})
 
 
-def closure(*names: str, root: Path | None = None) -> list[str]:
-    """Paths of the package's modules that ``names`` (such as ``losses``) import, directly or through others.
+def closure(script: str) -> list[str]:
+    """Paths of ``script`` and of all modules of the package that it imports, directly or through others.
 
-    Paths are relative to ``root`` (the folder that holds ``src``), so that moving the repository changes nothing.
-    Raises ``ValueError`` for a name that is no module of the package.
+    All are relative to the repository, so that moving it changes nothing; the script comes first. Raises
+    ``ValueError`` when there is no such script.
     """
-    root = root or PACKAGE.parent.parent
+    start = ROOT / script
+    if not start.is_file():
+        raise ValueError(f"code: {script!r} is no file of the repository")
     found: set[Path] = set()
-    waiting = [_path(name) for name in names]
+    waiting = [start]
     while waiting:
         path = waiting.pop()
         if path not in found:
             found.add(path)
             waiting.extend(_imports(path))
-    return sorted(str(path.relative_to(root)) for path in found)
-
-
-def _path(name: str) -> Path:
-    path = PACKAGE / f"{name.replace('.', '/')}.py"
-    if not path.is_file():
-        path = PACKAGE / name.replace(".", "/") / "__init__.py"
-    if not path.is_file():
-        raise ValueError(f"code: {name!r} is no module of {PACKAGE.name}")
-    return path
+    return [script, *sorted(str(path.relative_to(ROOT)) for path in found - {start} - NOT_DECIDING)]
 
 
 @cache
 def _imports(path: Path) -> tuple[Path, ...]:
     """Modules of the package named in the file's import statements, those inside functions included."""
-    prefix = f"{PACKAGE.name}."
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    paths = []
-    for name in sorted(names):
-        if name.startswith(prefix):
-            try:
-                paths.append(_path(name.removeprefix(prefix)))
-            except ValueError:
-                continue  # a function or constant, not a module
-    return tuple(paths)
+    inside = sorted(name.partition(".")[2] for name in names if name.startswith(f"{PACKAGE.name}."))
+    # A name that is no file is a function or a constant of its module.
+    return tuple(file for name in inside if (file := PACKAGE / f"{name.replace('.', '/')}.py").is_file())
