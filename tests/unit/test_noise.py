@@ -20,7 +20,7 @@ def spec_for(model, weights=1, half_width=5.0, cells=20, **more):
     )
 
 
-def moved(model, rng, scale=0.3):
+def moved(model, rng, scale=0.05):
     """Generic parameters near the start: rows differ, bounds are kept."""
     params = to_host(model.initial())
     params = params + scale * rng.standard_normal(params.shape)
