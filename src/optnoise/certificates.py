@@ -180,9 +180,7 @@ class _Rows:
         return rho
 
 
-def _hockey_stick_rows(
-    grid: Grid, gamma: float, order: str, *, pair: str, q: float | None, monotone: bool
-) -> _Rows:
+def _hockey_stick_rows(grid: Grid, gamma: float, order: str, *, pair: str, q: float | None, monotone: bool) -> _Rows:
     import scipy.sparse as sp
 
     n, k, size = grid.half_cells, grid.shift, grid.cells + grid.shift
