@@ -8,7 +8,7 @@ dictionary, given to its job as canonical JSON, so that Snakemake sees a change 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,14 +100,19 @@ def _is_number(value: Any) -> bool:
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` for the first fault that the JSON schema finds in a resolved config."""
     from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import relevance
 
-    errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: _position(config, error.path))
     if errors:
-        error = max(errors, key=relevance)
-        while error.context:
-            error = max(error.context, key=relevance)
-        raise ConfigError(_one_line(error))
+        raise ConfigError(_one_line(errors[0]))
+
+
+def _position(config: Any, path: Iterable[str | int]) -> list[int]:
+    """Where a path stands in the config, so that the first fault in it is named first."""
+    position = []
+    for part in path:
+        position.append(list(config).index(part) if isinstance(config, Mapping) else part)
+        config = config[part]
+    return position
 
 
 def _one_line(error: Any) -> str:
