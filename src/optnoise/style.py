@@ -48,6 +48,7 @@ METHOD_LINES = {
     "free": "--",
 }
 ORDER_LINES = {"A/B": "--", "B/A": "-"}
+ORDER_COLOURS = {"A/B": "#d55e00", "B/A": "#0173b2"}
 UTILITY_AXIS = {"l1": r"utility loss $E|x|$ (sensitivities)", "l2": r"utility loss $\sqrt{E\,x^2}$ (sensitivities)"}
 
 
@@ -66,6 +67,11 @@ def method_line(name: str) -> object:
     return _look_up(METHOD_LINES, name, "method")
 
 
+def order_colour(order: str) -> str:
+    """The colour of the order that a noise was trained on."""
+    return _look_up(ORDER_COLOURS, order, "order")
+
+
 def compositions_colour(n: int) -> tuple[float, float, float, float]:
     """The colour of a number of compositions: viridis over log2 n from 1 to 128, the same in every figure."""
     import math
@@ -75,6 +81,27 @@ def compositions_colour(n: int) -> tuple[float, float, float, float]:
     if n < 1:
         raise ValueError(f"n: {n!r} is not allowed; it must be at least 1")
     return matplotlib.colormaps["viridis"](min(1.0, 0.95 * math.log2(n) / 7))
+
+
+def epsilon_colour(epsilon: float) -> tuple[float, float, float, float]:
+    """The colour of an epsilon where several are shown: plasma from 0 to 1, never mistaken for an n."""
+    import matplotlib
+
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon: {epsilon!r} is not allowed; it must be at least 0")
+    return matplotlib.colormaps["plasma"](min(0.9, 0.9 * epsilon))
+
+
+def weight_colour(weight: float) -> tuple[float, float, float, float]:
+    """The colour of a utility weight: cividis over log10 from 1e-3 to 2, ordered in grey too."""
+    import math
+
+    import matplotlib
+
+    if not weight > 0:
+        raise ValueError(f"weight: {weight!r} is not allowed; it must be positive")
+    place = (math.log10(weight) + 3) / (math.log10(2) + 3)
+    return matplotlib.colormaps["cividis"](min(max(0.95 * place, 0.0), 0.95))
 
 
 def panel_letter(axes: Axes, letter: str) -> None:

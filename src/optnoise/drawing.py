@@ -1,0 +1,366 @@
+"""Drawing shared by the figure scripts: densities, delta curves, frontiers, legends, and numbers for captions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optnoise import style
+from optnoise.pairs import ORDERS
+from optnoise.storage import NoiseFile
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_STEPS = 4000  # more cells than this are averaged in groups: no page resolves them
+VISIBLE = 0.02  # a relative width of the interval of delta from which the band can be seen
+
+# --- Data ---------------------------------------------------------------------------------------------------------
+
+
+def positive(values: Any) -> np.ndarray:
+    """The values as floats with everything that a logarithmic axis cannot show (0, below, not finite) as NaN."""
+    values = np.asarray(values, dtype=float)
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def evenly(values: Iterable[Any], count: int) -> list[Any]:
+    """At most ``count`` of the sorted distinct values, evenly spread, the first and the last among them."""
+    values = sorted(set(values))
+    if len(values) <= count:
+        return values
+    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]
+
+
+def density(noise: NoiseFile, index: int) -> tuple[np.ndarray, np.ndarray]:
+    """(values, edges) of one noise's density; shapes (m,) and (m + 1,), m at most ``MOST_STEPS``.
+
+    Finer grids are averaged over whole groups of cells, which keeps every mass.
+    """
+    p = noise.p[index]
+    half_width = noise.meta["grid"]["half_width"]
+    group = math.ceil(p.size / MOST_STEPS)
+    starts = np.arange(0, p.size, group)
+    edges = np.linspace(-half_width, half_width, p.size + 1)[np.append(starts, p.size)]
+    return np.add.reduceat(p, starts) / np.diff(edges), edges
+
+
+def half_width(noise: NoiseFile) -> float:
+    """The half-width of a noise file's grid."""
+    return noise.meta["grid"]["half_width"]
+
+
+def by_half_width(noises: Mapping[str, NoiseFile]) -> dict[float, tuple[str, NoiseFile]]:
+    """Half-width -> (run, noise), rising."""
+    return dict(sorted((half_width(noise), (run, noise)) for run, noise in noises.items()))
+
+
+def trained(noises: Mapping[str, NoiseFile], name: str) -> dict[str, Any]:
+    """Run -> the training parameter ``name`` (:class:`optnoise.spec.TrainSpec`)."""
+    return {run: noise.meta["spec"][name] for run, noise in noises.items()}
+
+
+def total_variation(p: np.ndarray, q: np.ndarray) -> float:
+    """Half the L1 distance of two mass vectors on the same grid."""
+    return 0.5 * float(np.abs(p - q).sum())
+
+
+def both_orders(table: pd.DataFrame) -> pd.DataFrame:
+    """The evaluation table with one row where it had one for each order: the larger delta of the two counts."""
+    keys = [name for name in table.columns if name not in ("order", "delta_lower", "delta_upper", "delta_inf")]
+    bounds = ["delta_lower", "delta_upper", "delta_inf"]
+    return table.groupby(keys, dropna=False, sort=False, as_index=False)[bounds].max()
+
+
+def delta_at(table: pd.DataFrame, epsilon: float) -> float:
+    """The upper bound of delta at ``epsilon``, of one noise's rows over eps.
+
+    Between two epsilons it is read from the chord over e^eps, in which delta is convex: still an upper bound.
+    Raises ``ValueError`` outside the table's range.
+    """
+    rows = table.sort_values("eps")
+    eps = rows["eps"].to_numpy()
+    if not eps[0] - 1e-12 <= epsilon <= eps[-1] + 1e-12:
+        raise ValueError(f"eps: {epsilon!r} is outside the table, which covers {eps[0]:g} to {eps[-1]:g}")
+    return float(np.interp(math.exp(epsilon), np.exp(eps), rows["delta_upper"].to_numpy()))
+
+
+def delta_ratio(learned: pd.DataFrame, baseline: pd.DataFrame) -> np.ndarray:
+    """delta_upper of each learned row over the baseline's running minimum at equal utility loss; NaN outside it.
+
+    The baseline is interpolated by a cubic spline of log delta over log utility, up to its minimum, and is flat
+    from there on.
+    """
+    from scipy.interpolate import CubicSpline
+
+    rows = baseline.sort_values("utility").drop_duplicates("utility")
+    rows = rows[(rows["utility"] > 0) & (rows["delta_running"] > 0) & (rows["delta_running"] < 1 - 1e-9)]
+    utility = learned["utility"].to_numpy(dtype=float)
+    ratio = np.full(utility.size, np.nan)
+    if len(rows) < 4:
+        return ratio
+    x, y = np.log(rows["utility"].to_numpy()), np.log(rows["delta_running"].to_numpy())
+    last = int(np.argmin(y)) + 1
+    if last < 4:
+        return ratio
+    inside = (utility > 0) & (np.log(np.maximum(utility, 1e-300)) >= x[0])
+    at = np.minimum(np.log(utility[inside]), x[last - 1])
+    ratio[inside] = learned["delta_upper"].to_numpy()[inside] / np.exp(CubicSpline(x[:last], y[:last])(at))
+    return ratio
+
+
+def noise_of(noises: Mapping[str, NoiseFile], row: Any) -> tuple[NoiseFile, int]:
+    """(noise file, index) of the noise that a row of a frontier or evaluation table describes."""
+    noise = noises[row.run]
+    return noise, int(np.argmin(np.abs(noise.weights - row.weight)))
+
+
+# --- Words --------------------------------------------------------------------------------------------------------
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number for a caption or a legend: three digits, powers of ten written out."""
+    if not math.isfinite(value):
+        return str(value)
+    text = f"{value:.{digits}g}"
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def between(values: Iterable[float]) -> str:
+    """The range of some numbers in words, without NaN; ``none`` for no number."""
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return "none"
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def listing(items: Iterable[Any]) -> str:
+    """Items in words: ``1, 2 and 4``."""
+    items = [str(item) for item in items]
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "none"
+
+
+# --- Lines --------------------------------------------------------------------------------------------------------
+
+
+def draw_density(axes: Axes, noise: NoiseFile, index: int = 0, **look: Any) -> None:
+    """One noise's density as a step line; cells without mass are left out, which suits a logarithmic axis."""
+    values, edges = density(noise, index)
+    axes.stairs(positive(values), edges, baseline=None, **look)
+
+
+def draw_delta(axes: Axes, x: Any, lower: Any, upper: Any, **look: Any) -> None:
+    """The upper bound of delta over ``x``, with a band down to the lower bound where the two differ visibly."""
+    x, lower, upper = np.asarray(x, dtype=float), np.asarray(lower, dtype=float), positive(upper)
+    (line,) = axes.plot(x, upper, **look)
+    if np.any(upper - lower > VISIBLE * upper):
+        floor = np.nanmin(upper) if np.isfinite(upper).any() else np.nan
+        below = np.where(lower > 0, lower, floor)  # a lower bound of 0 has no place on a logarithmic axis
+        axes.fill_between(x, below, upper, color=line.get_color(), alpha=0.25, linewidth=0)
+
+
+def draw_frontier(axes: Axes, table: pd.DataFrame, colour: Any) -> None:
+    """Non-dominated learned noises of one group: a line, full markers with weight decay, open ones without."""
+    rows = table[table["status"] == "frontier"].sort_values("utility")
+    axes.plot(rows["utility"], positive(rows["delta_upper"]), color=colour, linewidth=0.8, zorder=3)
+    _draw_points(axes, rows, colour)
+
+
+def draw_raw(axes: Axes, table: pd.DataFrame, colour: Any) -> None:
+    """Every learned noise of one group: markers as in :func:`draw_frontier`, crosses where it collapsed."""
+    collapsed = table["status"] == "collapsed"
+    _draw_points(axes, table[~collapsed], colour)
+    rows = table[collapsed]
+    axes.plot(rows["utility"], positive(rows["delta_upper"]), "x", color=colour, markersize=3.5, zorder=3)
+
+
+def _draw_points(axes: Axes, rows: pd.DataFrame, colour: Any) -> None:
+    decay = rows["decay"].astype(bool)
+    for part, face in ((rows[decay], colour), (rows[~decay], "white")):
+        axes.plot(
+            *(part["utility"], positive(part["delta_upper"]), "o"),
+            **{"color": colour, "markerfacecolor": face, "markeredgewidth": 0.7, "markersize": 2.8, "zorder": 3},
+        )
+
+
+def draw_baseline(axes: Axes, table: pd.DataFrame, colour: Any, *, raw: bool = False, family: str = "gaussian") -> None:
+    """A baseline of one group over its parameter: the running minimum of delta, or with ``raw`` delta itself."""
+    rows = table.sort_values("utility")
+    delta = rows["delta_upper" if raw else "delta_running"]
+    axes.plot(rows["utility"], positive(delta), color=colour, linestyle=style.method_line(family), linewidth=1.1)
+
+
+# --- Axes ---------------------------------------------------------------------------------------------------------
+
+
+def note(axes: Axes, text: str) -> None:
+    """Say in an empty panel why it is empty."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize="small", wrap=True)
+
+
+def log_axes(axes: Axes, which: str) -> None:
+    """Make the axes named in ``which`` (``x``, ``y`` or ``xy``) logarithmic, leaving out what they cannot show."""
+    for name in which:
+        getattr(axes, f"set_{name}scale")("log", nonpositive="mask")
+
+
+def frame(axes: Axes, x: Any, y: Any, *, padding: float = 0.15) -> None:
+    """Limit logarithmic axes to the positive data given, with a margin of ``padding`` of each axis's decades."""
+    for values, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
+        values = positive(values)
+        values = np.log10(values[np.isfinite(values)])
+        if values.size:
+            margin = max(padding * (values.max() - values.min()), 0.15)
+            limit(10 ** (values.min() - margin), 10 ** (values.max() + margin))
+
+
+def at_most_one(axes: Axes) -> None:
+    """End an axis of deltas at 1, a little above, however much margin it had."""
+    axes.set_ylim(top=min(axes.get_ylim()[1], 2.0))
+
+
+def compositions_handles(ns: Iterable[int]) -> list[Any]:
+    """Legend entries for numbers of compositions."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], color=style.compositions_colour(n), label=f"$n = {n}$") for n in sorted(set(ns))]
+
+
+def entry(label: str, **look: Any) -> Any:
+    """One legend entry; black unless told."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **{"color": "black", "label": label} | look)
+
+
+def frontier_handles(*, line: bool = True) -> list[Any]:
+    """Legend entries for learned noises with and without weight decay and for truncated Gaussians."""
+    dot = {"marker": "o", "linestyle": "-" if line else "none", "linewidth": 0.8, "markeredgewidth": 0.7}
+    return [
+        entry("learned, weight decays", **dot),
+        entry("learned, constant weight", markerfacecolor="white", **dot),
+        entry(style.method_name("gaussian"), linestyle=style.method_line("gaussian")),
+    ]
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], columns: int) -> None:
+    """A legend for the whole figure, below its panels, where it covers nothing."""
+    figure.legend(handles=list(handles), loc="outside lower center", ncols=columns)
+
+
+# --- DP-SGD: figures 4 and 10 -------------------------------------------------------------------------------------
+
+
+def sgd_panels(
+    axes: Sequence[Axes],
+    noises: Mapping[str, NoiseFile],
+    table: pd.DataFrame,
+    order: str,
+    matched: pd.DataFrame | None,
+) -> None:
+    """Three panels for one method and loss: densities, delta_{A/B} and delta_{B/A} over eps, by n.
+
+    ``noises``, ``table``: all the experiment's; those trained on ``order`` are drawn. ``matched``: the evaluation of
+    truncated Gaussians of equal utility, or None.
+    """
+    orders, compositions = trained(noises, "order"), trained(noises, "compositions")
+    runs = sorted((run for run in noises if orders[run] == order), key=compositions.get)
+    for run in runs:
+        draw_density(axes[0], noises[run], color=style.compositions_colour(compositions[run]), linewidth=0.9)
+    for panel, evaluated in zip(axes[1:], ORDERS, strict=True):
+        for source, line in ((table, "-"), (matched, style.method_line("gaussian"))):
+            for run in runs if source is not None else ():
+                rows = source[(source["run"] == run) & (source["order"] == evaluated)].sort_values("eps")
+                look = {"color": style.compositions_colour(compositions[run]), "linestyle": line, "linewidth": 0.9}
+                draw_delta(panel, rows["eps"], rows["delta_lower"], rows["delta_upper"], **look)
+    for panel in axes:
+        log_axes(panel, "y")
+        if not runs:
+            note(panel, f"no noise trained on {order}")
+
+
+def sgd_labels(axes: np.ndarray) -> None:
+    """Axis labels of panels that stand as densities, delta_{A/B} and delta_{B/A} in rows."""
+    for panel in axes[0]:
+        panel.set_xlabel("noise $x$ (sensitivities)")
+    for row, label in zip(axes, ("density", r"$\delta_{A/B}$", r"$\delta_{B/A}$"), strict=True):
+        row[0].set_ylabel(label)
+    for panel in axes[1:].flat:
+        panel.set_xlabel(r"$\varepsilon$")
+
+
+def sgd_handles() -> list[Any]:
+    """Legend entries for learned noise and Gaussians of equal utility."""
+    return [entry("learned"), entry("truncated Gaussian, equal utility", linestyle=style.method_line("gaussian"))]
+
+
+def sgd_sentence(
+    noises: Mapping[str, NoiseFile], table: pd.DataFrame, order: str, matched: pd.DataFrame | None
+) -> str:
+    """Utility losses over n, and where the learned noise's delta is below that of its Gaussian; both orders' larger."""
+    orders = trained(noises, "order")
+    curves = both_orders(table[table["run"].map(orders) == order])
+    widths = curves.groupby("n")[["u1", "rms"]].first()
+    text = f"E|x| {between(widths['u1'])} and rms {between(widths['rms'])} for n = {listing(widths.index)}"
+    if matched is None:
+        return f"{text}."
+    pairs = curves.merge(both_orders(matched), on=["run", "n", "eps"], suffixes=("", "_gaussian"))
+    below = pairs["delta_upper"] < pairs["delta_upper_gaussian"]
+    near = pairs[np.isclose(pairs["eps"], _nearest(pairs["eps"], trained(noises, "epsilon")))]
+    ratios = near["delta_upper"] / near["delta_upper_gaussian"]
+    return (
+        f"{text}; delta is below the Gaussian's at {int(below.sum())} of {len(pairs)} points, and"
+        f" {between(ratios)} times it at eps = {number(near['eps'].iloc[0])}, next to the eps trained for."
+    )
+
+
+def _nearest(values: pd.Series, epsilons: Mapping[str, float]) -> float:
+    epsilon = next(iter(epsilons.values()))
+    return float(values.iloc[int(np.argmin(np.abs(values.to_numpy() - epsilon)))])
+
+
+# --- Further experiments: small multiples -------------------------------------------------------------------------
+
+
+def small_multiples(count: int, *, columns: int, height: float = 1.9, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure as wide as the page with ``count`` panels in rows of at most ``columns``, ``height`` inches each."""
+    import matplotlib.pyplot as plt
+
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(style.WIDTH, height * rows + 0.5), squeeze=False, **options)
+    for spare in axes.flat[count:]:
+        spare.remove()
+    return figure, list(axes.flat[:count])
+
+
+def log_interpolated(at: Any, x: Any, y: Any) -> np.ndarray:
+    """y at the positive places ``at``, straight between the points (x, y) on logarithmic axes; NaN outside them."""
+    at, x, y = (np.asarray(values, dtype=float) for values in (at, x, y))
+    known = (x > 0) & (y > 0) & np.isfinite(x) & np.isfinite(y)
+    if not known.any():
+        return np.full(at.shape, np.nan)
+    order = np.argsort(x[known], kind="stable")
+    x, y = np.log(x[known][order]), np.log(y[known][order])
+    return np.exp(np.interp(np.log(at), x, y, left=np.nan, right=np.nan))
+
+
+def plain_ticks(axis: Any) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 in each decade, few enough to read, written as plain numbers."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low)
+    subs = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
+    axis.set_major_locator(LogLocator(base=10, subs=subs))
+    axis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.set_minor_formatter(NullFormatter())
