@@ -303,9 +303,7 @@ def sgd_handles() -> list[Any]:
     return [entry("learned"), entry("truncated Gaussian, equal utility", linestyle=style.method_line("gaussian"))]
 
 
-def sgd_sentence(
-    noises: Mapping[str, NoiseFile], table: pd.DataFrame, order: str, matched: pd.DataFrame | None
-) -> str:
+def sgd_sentence(noises: Mapping[str, NoiseFile], table: pd.DataFrame, order: str, matched: pd.DataFrame | None) -> str:
     """Utility losses over n, and where the learned noise's delta is below that of its Gaussian; both orders' larger."""
     orders = trained(noises, "order")
     curves = both_orders(table[table["run"].map(orders) == order])
@@ -355,12 +353,16 @@ def log_interpolated(at: Any, x: Any, y: Any) -> np.ndarray:
 
 
 def plain_ticks(axis: Any) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5 in each decade, few enough to read, written as plain numbers."""
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+    """Ticks of a logarithmic axis as plain numbers, as sparse as leaves at least three; call it after the limits."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())
-    decades = math.log10(high / low)
-    subs = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3 else (1,)
-    axis.set_major_locator(LogLocator(base=10, subs=subs))
-    axis.set_major_formatter(FormatStrFormatter("%g"))
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 2, 3, 4, 6, 8), range(1, 10)):
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 3:
+            break
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
     axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,86 @@
+"""Noise whose truncation range is learned: the range it takes, and the delta it gains over the sweep in a fixed one."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from optnoise import drawing, style
+from optnoise.figures import Inputs, run
+
+LOSSES = {"l1": "$E|x|$ (sensitivities)", "l2": r"$\sqrt{E\,x^2}$ (sensitivities)"}
+
+
+def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
+    """Left to right L1 and L2; above the learned half-width, below delta over that of the fixed range."""
+    noises = inputs.noises("range_learned")
+    table = inputs.frontier("range_learned")
+    table = table[table["status"] != "collapsed"].copy()
+    table["reach"] = [reach(*drawing.noise_of(noises, row)) for row in table.itertuples()]
+    fixed = max(drawing.half_width(noise) for noise in noises.values())
+    figure, panels = plt.subplots(2, 2, figsize=(style.WIDTH, 4.4), sharex="col", sharey="row", squeeze=False)
+    words = []
+    for (above, below), (loss, label) in zip(panels.T, LOSSES.items(), strict=True):
+        learned = table[table["loss"] == loss]
+        gains = gain(learned[learned["status"] == "frontier"], inputs.frontier(f"sweep_adp_{loss}"))
+        for n, rows in learned.groupby("n"):
+            colour = style.compositions_colour(n)
+            above.plot(rows["utility"], rows["reach"], "o-", color=colour, linewidth=0.9)
+            part = gains[gains["n"] == n]
+            below.plot(part["utility"], drawing.positive(part["ratio"]), "o-", color=colour, linewidth=0.9)
+        above.axhline(fixed, color="black", linestyle="--", linewidth=0.8)
+        below.axhline(1, color="black", linestyle="--", linewidth=0.8)
+        above.set_title(f"{loss.upper()} utility loss")
+        drawing.log_axes(above, "xy")
+        drawing.log_axes(below, "xy")
+        drawing.plain_ticks(below.xaxis)
+        below.set_xlabel(label)
+        if not len(learned):
+            drawing.note(above, "every noise collapsed")
+        if not gains["ratio"].notna().any():
+            drawing.note(below, "no noises of equal utility loss to compare")
+        words.append(conclusion(loss, learned, gains, fixed))
+    drawing.plain_ticks(panels[0, 0].yaxis)
+    panels[0, 0].set_ylabel("learned half-width (sensitivities)")
+    panels[1, 0].set_ylabel(r"$\delta$, learned over fixed range")
+    dashes = drawing.entry("the fixed range; equal delta", linestyle="--", linewidth=0.8)
+    drawing.legend_below(figure, [*drawing.compositions_handles(table["n"]), dashes], columns=5)
+    return figure, (
+        "Noise with exact zeros allowed (increments model), trained for each n and utility weight by the ADP loss on"
+        f" [-{fixed:g}, {fixed:g}]. Above: the learned half-width, the outer edge of the outermost cell with mass, of"
+        " every noise that has not collapsed. Below: delta (upper bound) of those that are not dominated, over that"
+        " of the sigmoid model with a fixed range at equal utility loss, whose frontier is read straight between its"
+        f" points on logarithmic axes. {' '.join(words)}"
+    )
+
+
+def reach(noise, index: int) -> float:
+    """The outer edge of the outermost cell with mass, in the units of the query."""
+    occupied = np.flatnonzero(noise.p[index])
+    step = 2 * drawing.half_width(noise) / noise.x.size
+    return float(np.abs(noise.x[occupied]).max() + step / 2)
+
+
+def gain(learned: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
+    """The learned rows with ``ratio``: their delta over the sweep's at equal utility loss; NaN outside its points."""
+    sweep = sweep[sweep["status"] == "frontier"]
+    parts = []
+    for n, rows in learned.groupby("n"):
+        other = sweep[sweep["n"] == n]
+        at_equal = drawing.log_interpolated(rows["utility"], other["utility"], other["delta_upper"])
+        parts.append(rows.assign(ratio=rows["delta_upper"] / at_equal))
+    return pd.concat(parts) if parts else learned.assign(ratio=np.nan)
+
+
+def conclusion(loss: str, learned: pd.DataFrame, gains: pd.DataFrame, fixed: float) -> str:
+    """What came out for one utility loss, in words."""
+    narrower = (learned["reach"] < fixed * (1 - 1e-12)).sum()
+    ratios = gains["ratio"].dropna()
+    return (
+        f"{loss.upper()}: {narrower} of {len(learned)} noises are narrower than the range, with half-widths"
+        f" {drawing.between(learned['reach'])}; delta is {drawing.between(ratios)} times the fixed range's"
+        f" ({(ratios < 1).sum()} of {len(ratios)} below it)."
+    )
+
+
+if __name__ == "__main__":
+    run(draw)
