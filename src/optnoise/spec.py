@@ -14,6 +14,7 @@ METHODS = ("adp", "pdp", "ma")
 MODELS = ("sigmoid", "increments", "free", "cnn")
 LOSSES = ("l1", "l2")
 OPTIMISERS = ("adam", "lbfgs")
+STARTS = ("auto", "initial", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,10 @@ class TrainSpec:
     half_width, sensitivity: units of the query. cells: 2N. method: the privacy loss that is minimised.
     loss: the utility loss. epochs: Adam's epochs or L-BFGS's most iterations. decay_half_life: T of
     w_t = max(w 2^(-t/T), minimum_weight), in epochs; None keeps the weight constant. decay_epochs: the epoch t whose
-    weight L-BFGS ends at, having no epochs of its own. stacked, slope: K and C
-    of the sigmoid model. buckets: 2m + 1, the training bucket grid. early_stop: end on convergence.
+    weight L-BFGS ends at, having no epochs of its own. start: the model's own initial parameters, or the best
+    truncated Gaussian for each weight; auto takes the latter for L-BFGS with models that can be fitted to masses.
+    stacked, slope: K and C of the sigmoid model. buckets: 2m + 1, the training bucket grid. early_stop: end on
+    convergence.
     """
 
     half_width: float
@@ -43,6 +46,7 @@ class TrainSpec:
     minimum_weight: float = 0.0
     decay_epochs: int | None = None
     optimiser: str = "lbfgs"
+    start: str = "auto"
     epochs: int = 1000
     learning_rate: float = 1e-3
     learning_rate_factor: float = 0.99995
@@ -63,6 +67,7 @@ class TrainSpec:
             ("pair", PAIRS),
             ("order", ORDERS),
             ("optimiser", OPTIMISERS),
+            ("start", STARTS),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; choose one of {', '.join(allowed)}")

@@ -1,0 +1,463 @@
+"""Train noise: from a training spec to learned cell masses, with history, early stop and checkpoints.
+
+The loss of one noise is w u(p) + delta(p): utility weight, utility loss and privacy loss. ``adam`` moves all utility
+weights at once as a batch on either backend and copies nothing to the host but a thinned history. ``lbfgs``
+takes one utility weight after another on the host, through stages: buckets are chosen afresh for every stage,
+and the payoff's kink at epsilon, at which a quasi-Newton method stalls, is first rounded off and then
+sharpened. See ``docs/training.md`` for what was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from optnoise import backend as backends
+from optnoise.baselines import truncated_gaussian
+from optnoise.losses import LOSSES, Buckets, choose_buckets
+from optnoise.noise import NoiseModel, make_model
+from optnoise.optimisers import AdamState, adam_start, adam_step, lbfgs
+from optnoise.pairs import in_order, pull_back, worst_case_pair
+from optnoise.spec import TrainSpec
+from optnoise.storage import atomic, versions
+
+COLLAPSED = 0.9  # a delta above this protects nothing
+HISTORY_POINTS = 200
+REBUCKET_EPOCHS = 50
+TOLERANCE = 1e-9
+PATIENCE, ENOUGH = 20, 1e-5  # Adam stops when this many records improve the loss by less than this share
+REPORT_SECONDS = 0.3
+
+Progress = Callable[[int, int, float, float], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Learned noises on one grid: centres x (2N,), masses p (W, 2N), utility weights (W,), and how they came about.
+
+    history: ``epoch`` (T,), and ``loss``, ``delta`` (the training loss's own) and ``utility``, each (W, T).
+    """
+
+    x: np.ndarray
+    p: np.ndarray
+    weights: np.ndarray
+    history: dict[str, np.ndarray] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The loss of W noises and its gradient (W, P) in the parameters, with delta, utility (W,) and masses."""
+
+    loss: Any
+    gradient: Any
+    delta: Any
+    utility: Any
+    p: Any
+
+
+def train(
+    spec: TrainSpec,
+    backend: str = "auto",
+    *,
+    progress: Progress | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    checkpoint_seconds: float = 60.0,
+    threads: int | None = None,
+) -> Trained:
+    """Learn one noise for each utility weight of ``spec``.
+
+    backend: ``auto``, ``numpy`` or ``cupy``; ``lbfgs`` computes on the host under ``auto``. progress: called
+    now and then with (epoch, epochs, loss, delta), means over the weights. checkpoint: a file that is written,
+    whole or not at all, every ``checkpoint_seconds``, and from which a run of the same spec goes on to exactly
+    the result of an uninterrupted one; the caller removes it. threads: over which the weights are spread on the host; by
+    default OMP_NUM_THREADS, else the processors that this process may use. The result does not depend on it.
+    Raises ``ValueError`` for a bad argument and ``RuntimeError`` for ``cupy`` without a device.
+    """
+    began = time.monotonic()
+    xp = np if spec.optimiser == "lbfgs" and backend == "auto" else backends.resolve(backend)
+    if spec.optimiser == "lbfgs" and xp is not np:
+        raise ValueError(f"backend: {backend!r} is not allowed; lbfgs computes on the host, use numpy or auto")
+    log = _Log(spec, progress, began)
+    saved = _Checkpoint(spec, xp.__name__, checkpoint, checkpoint_seconds)
+    run = _train_adam if spec.optimiser == "adam" else _train_lbfgs
+    p, history, status, epochs = run(spec, xp, log, saved, threads or _threads())
+    deltas = history["delta"][:, -1]
+    finite = np.all(np.isfinite(p), axis=-1) & np.isfinite(history["loss"][:, -1])
+    status = [
+        "not finite" if not ok else "collapsed" if delta > COLLAPSED else one
+        for ok, delta, one in zip(finite, deltas, status, strict=True)
+    ]
+    meta = {
+        "spec": json.loads(spec.to_json()),
+        "seed": spec.seed,
+        "versions": versions(),
+        "backend": xp.__name__,
+        "status": status,
+        "epochs": epochs,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    return Trained(spec.grid.centres, p, np.asarray(spec.weights), history, meta)
+
+
+def utility_weights(spec: TrainSpec, epoch: float) -> np.ndarray:
+    """w_t = max(w 2^(-t/T), minimum weight), (W,); constant without a half-life."""
+    weights = np.asarray(spec.weights)
+    if spec.decay_half_life is None:
+        return weights
+    return np.maximum(weights * 2.0 ** (-epoch / spec.decay_half_life), spec.minimum_weight)
+
+
+def final_weights(spec: TrainSpec) -> np.ndarray:
+    """The utility weights (W,) that the run ends at: those of epoch ``decay_epochs``, or else of the last one."""
+    return utility_weights(spec, spec.epochs if spec.decay_epochs is None else spec.decay_epochs)
+
+
+def buckets_for(spec: TrainSpec, p: Any, *, smoothing: float = 0.0) -> Buckets:
+    """Buckets of the spec's privacy loss that fit the noises ``p`` (W, 2N)."""
+    a, b = _pair(spec, p)
+    return choose_buckets(
+        a,
+        b,
+        epsilon=spec.epsilon,
+        compositions=spec.compositions,
+        buckets=spec.buckets,
+        kind=spec.method if spec.method == "pdp" else "adp",
+        smoothing=smoothing,
+    )
+
+
+def evaluate(spec: TrainSpec, model: NoiseModel, cost: Any, params: Any, weights: Any, buckets: Buckets) -> Evaluation:
+    """Loss and gradient at ``params`` (W, P); cost: the utility of a unit mass in each cell, (2N,)."""
+    p, tape = model.forward(params)
+    a, b = _pair(spec, p)
+    delta, da, db = LOSSES[spec.method](a, b, epsilon=spec.epsilon, compositions=spec.compositions, buckets=buckets)
+    da, db = in_order(da, db, spec.order)
+    dp = pull_back(da, db, spec.grid, pair=spec.pair, q=spec.q) + weights[:, None] * cost
+    # A sum by row: a matrix product may add a batch up in another order than a single row.
+    utility = (p * cost).sum(axis=-1)
+    return Evaluation(weights * utility + delta, model.pull_back(tape, dp), delta, utility, p)
+
+
+def _pair(spec: TrainSpec, p: Any) -> tuple[Any, Any]:
+    return in_order(*worst_case_pair(p, spec.grid, pair=spec.pair, q=spec.q), spec.order)
+
+
+def _threads() -> int:
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) > 0 else len(os.sched_getaffinity(0))
+
+
+# --- Adam ------------------------------------------------------------------------------------------------------------
+
+
+def _train_adam(spec: TrainSpec, xp: ModuleType, log: _Log, saved: _Checkpoint, threads: int):
+    """(masses, history, status by weight, epochs run)."""
+    rows = len(spec.weights)
+    parts = np.array_split(np.arange(rows), min(threads, rows) if xp is np else 1)
+    batches = [_AdamBatch(replace(spec, weights=tuple(spec.weights[i] for i in part)), xp) for part in parts]
+    every = max(1, math.ceil(spec.epochs / HISTORY_POINTS / REBUCKET_EPOCHS)) * REBUCKET_EPOCHS
+    if spec.epochs <= HISTORY_POINTS * 5:
+        every = max(1, math.ceil(spec.epochs / HISTORY_POINTS))
+    records: list[np.ndarray] = []
+    epoch, stopped = 0, False
+    state = saved.load()
+    if state is not None:
+        epoch, stopped = int(state["epoch"]), bool(state["stopped"])
+        records = list(state["records"])
+        for batch, part in zip(batches, parts, strict=True):
+            batch.restore(epoch, {name: xp.asarray(state[name][part]) for name in ("params", "first", "second")})
+    with ThreadPoolExecutor(len(batches)) as pool:
+        while epoch < spec.epochs and not stopped:
+            until = min(epoch + every, spec.epochs)
+            list(pool.map(lambda batch, until=until: batch.advance(until), batches))
+            epoch = until
+            record = np.concatenate([batch.record() for batch in batches], axis=1)
+            records.append(np.concatenate([np.full((1, rows), float(epoch)), record]))
+            log.report(epoch, record[0], record[1])
+            stopped = spec.early_stop and _has_converged(spec, epoch, np.array(records)[:, 1])
+            # Buckets are chosen at multiples of their interval: a resumed run must choose them there too.
+            if epoch % REBUCKET_EPOCHS == 0 or epoch == spec.epochs or stopped:
+                saved.save(partial(_adam_arrays, batches, epoch, stopped, records))
+    p = np.concatenate([batch.masses() for batch in batches])
+    table = np.array(records)
+    history = {"epoch": table[:, 0, 0].astype(int)}
+    history |= {name: table[:, i].T.copy() for i, name in enumerate(("loss", "delta", "utility"), start=1)}
+    return p, history, ["converged" if stopped else "epochs"] * rows, [epoch] * rows
+
+
+class _AdamBatch:
+    """Some of the utility weights, trained together; nothing leaves the device between two records."""
+
+    def __init__(self, spec: TrainSpec, xp: ModuleType) -> None:
+        self.spec, self.xp = spec, xp
+        self.model = make_model(spec, xp)
+        self.bounds = self.model.bounds()
+        self.cost = xp.asarray(spec.grid.cost(spec.loss))
+        self.state = adam_start(start_params(spec, self.model, xp))
+        self.last: Evaluation | None = None
+        self.buckets: Buckets | None = None
+
+    def restore(self, epoch: int, arrays: dict[str, Any]) -> None:
+        self.state = AdamState(**arrays, epoch=epoch)
+
+    def advance(self, until: int) -> None:
+        spec, xp = self.spec, self.xp
+        for epoch in range(self.state.epoch, until):
+            if epoch % REBUCKET_EPOCHS == 0:
+                self.buckets = buckets_for(spec, self.model.forward(self.state.params)[0])
+            weights = xp.asarray(utility_weights(spec, epoch))
+            now = evaluate(spec, self.model, self.cost, self.state.params, weights, self.buckets)
+            rate = spec.learning_rate * spec.learning_rate_factor**epoch
+            self.state = adam_step(self.state, now.loss, now.gradient, learning_rate=rate, bounds=self.bounds)
+            self.last = now
+
+    def record(self) -> np.ndarray:
+        """Loss, delta and utility of the latest epoch, (3, W), on the host."""
+        return backends.to_host(self.xp.stack([self.last.loss, self.last.delta, self.last.utility]))
+
+    def masses(self) -> np.ndarray:
+        return backends.to_host(self.model.forward(self.state.params)[0])
+
+
+def _adam_arrays(batches, epoch, stopped, records) -> dict[str, np.ndarray]:
+    def joined(name):
+        return np.concatenate([backends.to_host(getattr(batch.state, name)) for batch in batches])
+
+    return {
+        "epoch": np.asarray(epoch),
+        "stopped": np.asarray(stopped),
+        "records": np.array(records),
+        **{name: joined(name) for name in ("params", "first", "second")},
+    }
+
+
+def _has_converged(spec: TrainSpec, epoch: int, losses: np.ndarray) -> bool:
+    """Whether no loss (records, W) fell noticeably over the last records; never while a utility weight decays."""
+    if len(losses) < 2 * PATIENCE or not np.array_equal(utility_weights(spec, epoch), utility_weights(spec, epoch - 1)):
+        return False
+    recent, before = losses[-PATIENCE:].min(axis=0), losses[:-PATIENCE].min(axis=0)
+    return bool(np.all((before - recent <= ENOUGH * np.abs(before)) | ~np.isfinite(losses[-1])))
+
+
+# --- L-BFGS ----------------------------------------------------------------------------------------------------------
+
+
+def _train_lbfgs(spec: TrainSpec, xp: ModuleType, log: _Log, saved: _Checkpoint, threads: int):
+    """(masses, history, status by weight, iterations by weight); one utility weight per task."""
+    rows = len(spec.weights)
+    done = _Done(spec, rows, saved, log)
+    with ThreadPoolExecutor(min(threads, rows)) as pool:
+        futures = [
+            pool.submit(_lbfgs_row, replace(spec, weights=(w,)), row, done) for row, w in enumerate(spec.weights)
+        ]
+        for future in futures:
+            future.result()
+    results = [done.states[row] for row in range(rows)]
+    traces = [one["trace"] for one in results]
+    epochs = np.unique(np.linspace(1, max(len(trace) for trace in traces), HISTORY_POINTS).astype(int))
+    # A noise that is done stays as it is while others go on.
+    thinned = np.array([trace[np.minimum(epochs, len(trace)) - 1] for trace in traces])
+    history = {"epoch": epochs}
+    history |= {name: thinned[:, :, i].copy() for i, name in enumerate(("loss", "delta", "utility"))}
+    for row, one in enumerate(results):
+        for name in ("loss", "delta", "utility"):
+            history[name][row, -1] = one[name]
+    p = np.concatenate([one["p"][None] for one in results])
+    status = ["converged" if one["converged"] else "epochs" for one in results]
+    return p, history, status, [int(one["iterations"]) for one in results]
+
+
+def stages(spec: TrainSpec) -> tuple[float, ...]:
+    """Smoothings of the payoff's kink, one for each stage of L-BFGS, sharpest last.
+
+    Rounds other than the one looked at smooth the kink by themselves, so that many compositions need none.
+    """
+    if spec.method == "ma":
+        return (0.0, 0.0)
+    if spec.method == "pdp":
+        return (0.1, 0.03, 0.01, 0.003)
+    if spec.compositions == 1:
+        return (0.03, 0.003, 0.0003)
+    return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0, 0.0)
+
+
+def _lbfgs_row(spec: TrainSpec, row: int, done: _Done) -> None:
+    """Train one noise through its stages, from wherever ``done`` has it; ``spec`` has one utility weight."""
+    model = make_model(spec)
+    state = done.states.get(row)
+    if state is None:
+        params = start_params(spec, model, np)[0]
+        state = {"stage": 0, "params": params, "trace": np.zeros((0, 3)), "iterations": 0, "loss": math.inf}
+    for stage in range(int(state["stage"]), len(stages(spec))):
+        state = _lbfgs_stage(spec, model, state, stage, partial(done.report, row))
+        done.finish(row, state)
+
+
+def _lbfgs_stage(
+    spec: TrainSpec, model: NoiseModel, state: dict[str, Any], stage: int, report: Callable
+) -> dict[str, Any]:
+    """The state after one more stage: where to go on from, and the best noise so far by the loss itself."""
+    cost = spec.grid.cost(spec.loss)
+    weights = final_weights(spec)
+    squared = model.bounds() is not None  # a parameter that may not be negative is the square of a free one
+
+    def params_of(point):
+        return np.square(point)[None] if squared else point[None]
+
+    params = state["params"][None]
+    if squared:  # what is exactly zero would stay so
+        params = np.maximum(params, 1e-6 * params.mean(axis=-1, keepdims=True))
+    smoothings = stages(spec)
+    buckets = buckets_for(spec, model.forward(params)[0], smoothing=smoothings[stage])
+    scale = 1.0 / max(abs(float(evaluate(spec, model, cost, params, weights, buckets).loss[0])), 1e-300)
+    trace: list[tuple[float, float, float]] = []
+    latest: list[Evaluation] = []
+
+    def function(point):
+        try:
+            now = evaluate(spec, model, cost, params_of(point), weights, buckets)
+        except ValueError:  # no mass is left
+            return math.inf, np.zeros_like(point)
+        latest[:] = [now]
+        gradient = now.gradient[0] * scale
+        return float(now.loss[0]) * scale, 2.0 * point * gradient if squared else gradient
+
+    def callback():
+        trace.append(tuple(float(values[0]) for values in (latest[0].loss, latest[0].delta, latest[0].utility)))
+        report(state["iterations"] + len(trace), trace[-1])
+
+    end = lbfgs(
+        function,
+        np.sqrt(params[0]) if squared else params[0],
+        iterations=max(1, (spec.epochs - state["iterations"]) // (len(smoothings) - stage)),
+        tolerance=TOLERANCE if spec.early_stop else 0.0,
+        callback=callback,
+    )
+    params = params_of(end.point)
+    if squared:  # their common factor means nothing; it must not drift
+        params = params * (params.size / params.sum())
+    p = model.forward(params)[0]
+    outcome = evaluate(spec, model, cost, params, weights, buckets_for(spec, p))
+    after = state | {
+        "stage": stage + 1,
+        "params": params[0],
+        "iterations": state["iterations"] + end.iterations,
+        "converged": end.converged,
+    }
+    if not state["loss"] <= outcome.loss[0]:
+        after |= {name: float(getattr(outcome, name)[0]) for name in ("loss", "delta", "utility")} | {"p": p[0]}
+    trace = trace or [(after["loss"], after["delta"], after["utility"])]
+    return after | {"trace": np.concatenate([state["trace"], np.array(trace)])}
+
+
+def start_params(spec: TrainSpec, model: NoiseModel, xp: ModuleType) -> Any:
+    """Parameters (W, P) to start from: the model's own, or the best truncated Gaussian for each utility weight."""
+    if spec.start == "initial" or (spec.start == "auto" and (spec.optimiser == "adam" or spec.model == "cnn")):
+        return model.initial()
+    return model.from_masses(xp.asarray(best_gaussians(spec, final_weights(spec))))
+
+
+def best_gaussians(spec: TrainSpec, weights: np.ndarray, count: int = 48) -> np.ndarray:
+    """For each utility weight the truncated Gaussian of least loss, (W, 2N), out of ``count`` widths."""
+    grid = spec.grid
+    noises = np.stack(
+        [truncated_gaussian(grid, sigma) for sigma in np.geomspace(grid.cell_width, 4 * grid.half_width, count)]
+    )
+    a, b = _pair(spec, noises)
+    privacy = LOSSES[spec.method](
+        a, b, epsilon=spec.epsilon, compositions=spec.compositions, buckets=buckets_for(spec, noises)
+    )[0]
+    utility = (noises * grid.cost(spec.loss)).sum(axis=-1)
+    return noises[np.argmin(weights[:, None] * utility + privacy, axis=1)]
+
+
+class _Done:
+    """States of all utility weights at the end of their latest stages; shared by the threads."""
+
+    def __init__(self, spec: TrainSpec, rows: int, saved: _Checkpoint, log: _Log) -> None:
+        self.states: dict[int, dict[str, Any]] = {}
+        self.latest = dict.fromkeys(range(rows), (0, math.nan, math.nan))
+        self.saved, self.log, self.lock = saved, log, threading.Lock()
+        arrays = saved.load()
+        if arrays is not None:
+            for name, array in arrays.items():
+                row, _, key = name.partition("_")
+                self.states.setdefault(int(row), {})[key] = array if array.ndim else array.item()
+
+    def report(self, row: int, iteration: int, values: tuple[float, float, float]) -> None:
+        self.latest[row] = (iteration, values[0], values[1])
+        epochs, losses, deltas = zip(*list(self.latest.values()), strict=True)
+        self.log.report(sum(epochs) // len(epochs), np.array(losses), np.array(deltas))
+
+    def finish(self, row: int, state: dict[str, Any]) -> None:
+        with self.lock:
+            self.states[row] = state
+            self.saved.save(self._arrays)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {f"{row}_{key}": np.asarray(v) for row, state in self.states.items() for key, v in state.items()}
+
+
+# --- reports and checkpoints -----------------------------------------------------------------------------------------
+
+
+class _Log:
+    """Passes progress on, a few times a second at most."""
+
+    def __init__(self, spec: TrainSpec, progress: Progress | None, began: float) -> None:
+        self.epochs, self.progress, self.last = spec.epochs, progress, began
+
+    def report(self, epoch: int, losses: np.ndarray, deltas: np.ndarray) -> None:
+        now = time.monotonic()
+        if self.progress is not None and (now - self.last >= REPORT_SECONDS or epoch == self.epochs):
+            self.last = now
+            known = np.isfinite(losses) & np.isfinite(deltas)
+            mean = [float(values[known].mean()) if known.any() else math.nan for values in (losses, deltas)]
+            self.progress(epoch, self.epochs, *mean)
+
+
+class _Checkpoint:
+    """A file of arrays from which a run of the same spec on the same backend goes on."""
+
+    def __init__(self, spec: TrainSpec, backend: str, path: str | os.PathLike | None, seconds: float) -> None:
+        self.path = None if path is None else Path(path)
+        self.key = json.dumps([backend, spec.to_json()])
+        self.seconds, self.last = seconds, time.monotonic()
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """The saved arrays, or ``None``, with a line on standard error where there is a file of no use."""
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            problem = None if str(arrays.pop("key")) == self.key else "it belongs to other parameters"
+        except Exception as error:  # a damaged archive can raise nearly anything
+            problem = f"it cannot be read ({type(error).__name__})"
+        if problem is None:
+            return arrays
+        print(f"{self.path}: checkpoint ignored, {problem}; training starts afresh", file=sys.stderr)
+        return None
+
+    def save(self, arrays: Callable[[], dict[str, np.ndarray]]) -> None:
+        """Write a checkpoint if the last is old enough."""
+        now = time.monotonic()
+        if self.path is None or now - self.last < self.seconds:
+            return
+        with atomic(self.path) as temporary, open(temporary, "wb") as stream:
+            np.savez(stream, key=np.asarray(self.key), **arrays())
+        self.last = now
