@@ -83,8 +83,8 @@ def train(
     backend: ``auto``, ``numpy`` or ``cupy``; ``lbfgs`` computes on the host under ``auto``. progress: called
     now and then with (epoch, epochs, loss, delta), means over the weights. checkpoint: a file that is written,
     whole or not at all, every ``checkpoint_seconds``, and from which a run of the same spec goes on to exactly
-    the result of an uninterrupted one; the caller removes it. threads: over which the weights are spread on the host; by
-    default OMP_NUM_THREADS, else the processors that this process may use. The result does not depend on it.
+    the result of an uninterrupted one; the caller removes it. threads: over which the weights are spread on the host;
+    by default OMP_NUM_THREADS, else the processors that this process may use. The result does not depend on it.
     Raises ``ValueError`` for a bad argument and ``RuntimeError`` for ``cupy`` without a device.
     """
     began = time.monotonic()
