@@ -1,0 +1,277 @@
+"""The command line: ``optnoise account | sample | info``. Results go to standard output, everything else to error."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optnoise.grid import Grid
+
+ACCOUNT = """\
+Bounds on the privacy of additive noise, in both orders.
+
+NOISE is a .csv with a column `p` (or `weight`, integers) of cell masses from left to right and, if you like, a column
+`x` of cell centres; or a .npz with `x` (2N,) and `p` (2N,) or (W, 2N), such as results/noise/*/*.npz. Masses must be
+at least 0 and sum to 1 within 1e-9; weights are divided by their sum.
+
+Without a column `x` give the grid with --half-width. Both bounds hold for the masses as given: the true delta is
+never outside them.
+"""
+ACCOUNT_EXAMPLES = """\
+examples:
+  optnoise account noise.csv --epsilon 0.3 --compositions 16
+  optnoise account noise.csv --epsilon 0.1 0.3 1 --half-width 400
+  optnoise account noise.csv --delta 1e-6 --compositions 128        the epsilon that goes with a delta
+  optnoise account noise.npz --epsilon 1 --pair subsampled --q 0.01 --compositions 1000 --json
+"""
+SAMPLE = """\
+Draw noise from a mechanism (results/mechanisms/*.json), one value a line, in units of the query.
+
+Draws come from the operating system's cryptographic generator and are exact: no floating point is involved. To add
+noise to a value give --value; it must lie on the mechanism's grid, or be rounded to it with --round.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; exits with status 2 and one line on bad input."""
+    given = _parser().parse_args(arguments)
+    try:
+        given.run(given)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"optnoise {given.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="optnoise", description="Numerically optimal, bounded noise for differential privacy."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{account,sample,info}")
+
+    account = commands.add_parser(
+        "account",
+        help="bound the privacy of a noise under composition",
+        description=ACCOUNT,
+        epilog=ACCOUNT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    account.add_argument("noise", metavar="NOISE", type=Path, help="a .csv or .npz file of cell masses")
+    wanted = account.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--epsilon", type=float, nargs="+", metavar="EPS", help="bound delta at these epsilons")
+    wanted.add_argument("--delta", type=float, metavar="DELTA", help="bound epsilon at this delta")
+    account.add_argument("--compositions", type=int, default=1, metavar="N", help="number of releases n (default 1)")
+    account.add_argument(
+        "--pair", choices=("additive", "subsampled"), default="additive", help="one release, or a step of DP-SGD"
+    )
+    account.add_argument("--q", type=float, metavar="Q", help="sampling rate of the subsampled pair, in (0, 1]")
+    account.add_argument("--kind", choices=("adp", "pdp"), default="adp", help="approximate or probabilistic DP")
+    account.add_argument("--sensitivity", type=float, metavar="S", help="default 1, or what a .npz says")
+    account.add_argument("--half-width", type=float, metavar="R", help="half-width of the grid, if the file has no x")
+    account.add_argument("--buckets", type=int, default=250_000, metavar="B", help="default 250000")
+    account.add_argument("--json", action="store_true", help="print JSON for programs instead of a table")
+    account.set_defaults(run=_account)
+
+    sample = commands.add_parser(
+        "sample",
+        help="draw noise from a mechanism",
+        description=SAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sample.add_argument("mechanism", metavar="MECHANISM", type=Path, help="a mechanism's .json or .csv file")
+    sample.add_argument("--size", type=int, default=1, metavar="M", help="how many draws (default 1)")
+    sample.add_argument("--value", help="add the noise to this value and print the sums")
+    sample.add_argument("--round", action="store_true", help="round the value to the mechanism's grid first")
+    sample.add_argument("--json", action="store_true", help="print a JSON list of exact fractions")
+    sample.set_defaults(run=_sample)
+
+    info = commands.add_parser(
+        "info",
+        help="versions, the backend, or what a file holds",
+        description="Versions and backend, or a file's facts.",
+    )
+    info.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a noise file (.npz) or a mechanism (.json)")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    info.set_defaults(run=_info)
+    return parser
+
+
+def _account(given: argparse.Namespace) -> None:
+    from optnoise.accounting import delta_bounds, epsilon_bounds
+    from optnoise.pairs import ORDERS, in_order, worst_case_pair
+
+    if given.pair == "subsampled" and given.q is None:
+        raise ValueError("q: missing; the subsampled pair needs a sampling rate in (0, 1]")
+    if given.pair == "additive" and given.q is not None:
+        raise ValueError(f"q: {given.q} is not allowed; only the subsampled pair has a sampling rate")
+    if given.delta is not None and given.kind != "adp":
+        raise ValueError(f"kind: {given.kind!r} is not allowed with --delta; choose adp")
+    masses, grid = read_noise(given.noise, half_width=given.half_width, sensitivity=given.sensitivity)
+    rows = []
+    for index, p in enumerate(masses):
+        if len(masses) > 1:
+            print(f"noise {index + 1} of {len(masses)}", file=sys.stderr)
+        pair = worst_case_pair(p, grid, pair=given.pair, q=given.q)
+        for order in ORDERS:
+            a, b = in_order(*pair, order)
+            head = {"noise": index, "n": given.compositions, "order": order}
+            if given.delta is None:
+                found = delta_bounds(a, b, given.epsilon, given.compositions, given.kind, given.buckets)
+                for epsilon, lower, upper in zip(given.epsilon, found.lower, found.upper, strict=True):
+                    values = {"epsilon": epsilon, "delta_lower": float(lower), "delta_upper": float(upper)}
+                    rows.append({**head, **values, "distinguishing": float(found.distinguishing)})
+            else:
+                found = epsilon_bounds(a, b, given.delta, given.compositions, given.buckets)
+                values = {"delta": given.delta, "epsilon_lower": found.lower, "epsilon_upper": found.upper}
+                rows.append({**head, **{name: float(value) for name, value in values.items()}})
+    _print_rows(rows, as_json=given.json)
+
+
+def _sample(given: argparse.Namespace) -> None:
+    from fractions import Fraction
+
+    from optnoise.mechanism import Mechanism
+
+    mechanism = Mechanism.load(given.mechanism)
+    if given.size < 0:
+        raise ValueError(f"size: {given.size} is not allowed; it must be an integer, at least 0")
+    if given.value is None:
+        drawn = [int(steps) * mechanism.step for steps in mechanism.sample(given.size)]
+    else:
+        rounding = "nearest" if given.round else None
+        drawn = [mechanism.release(given.value, rounding=rounding) for _ in range(given.size)]
+    if given.json:
+        print(json.dumps([str(Fraction(value)) for value in drawn]))
+    else:
+        for value in drawn:
+            print(float(value))
+
+
+def _info(given: argparse.Namespace) -> None:
+    from optnoise.backend import device_problem
+    from optnoise.storage import load_noise, versions
+
+    if given.file is None:
+        problem = device_problem()
+        facts: dict[str, Any] = {**versions(), "backend": "cupy" if problem is None else f"numpy ({problem})"}
+    elif given.file.suffix == ".npz":
+        noise = load_noise(given.file)
+        facts = {"noises": len(noise.p), "cells": noise.x.size, "weights": noise.weights.tolist(), **noise.meta}
+    else:
+        from optnoise.mechanism import Mechanism
+
+        mechanism = Mechanism.load(given.file)
+        facts = {"cells": mechanism.grid.cells, "half_width": mechanism.grid.half_width, **mechanism.card}
+    if given.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _print_facts(facts)
+
+
+def read_noise(path: Path, *, half_width: float | None = None, sensitivity: float | None = None) -> tuple[Any, Grid]:
+    """Masses (W, 2N) and their grid from a ``.csv`` or ``.npz`` file; ``ValueError`` with one line on a fault."""
+    from optnoise.grid import Grid
+    from optnoise.storage import load_noise
+
+    if path.suffix == ".npz":
+        noise = load_noise(path)
+        stored = noise.meta.get("grid", {})
+        if sensitivity is None:
+            sensitivity = stored.get("sensitivity", 1.0)
+        x, p = noise.x, noise.p
+    elif path.suffix == ".csv":
+        x, p = _read_csv(path)
+    else:
+        raise ValueError(f"{path}: a noise file must end in .csv or .npz")
+    own = _half_width(x, path) if x is not None else None
+    if own is None and half_width is None:
+        raise ValueError(f"{path}: has no column x; give the grid with --half-width")
+    if own is not None and half_width is not None and abs(own - half_width) > 1e-9 * own:
+        raise ValueError(f"half_width: {half_width} is not allowed; the x of {path} reach from -{own:g} to {own:g}")
+    return p, Grid(own if half_width is None else half_width, p.shape[1], 1.0 if sensitivity is None else sensitivity)
+
+
+def _half_width(x: Any, path: Path) -> float:
+    """The half-width of the grid whose cell centres ``x`` are; they must be evenly spaced about zero."""
+    import numpy as np
+
+    if x.size < 2 or x.size % 2:
+        raise ValueError(f"{path}: has {x.size} cells; a noise has an even number, at least 2")
+    if not np.all(np.isfinite(x)):
+        raise ValueError(f"{path}: x holds values that are not finite")
+    width = (x[-1] - x[0]) / (x.size - 1)
+    even = (np.arange(x.size) - (x.size - 1) / 2) * width
+    if not width > 0 or np.abs(x - even).max() > 1e-6 * width:
+        raise ValueError(f"{path}: x are not the centres of equal cells, in rising order, symmetric about 0")
+    half = width * x.size / 2
+    return float(f"{half:.12g}")
+
+
+def _read_csv(path: Path) -> tuple[Any, Any]:
+    import numpy as np
+
+    from optnoise.storage import check_masses
+
+    try:
+        with open(path, newline="") as stream:
+            rows = list(csv.DictReader(stream))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: not a CSV table ({error})") from None
+    column = next((name for name in ("p", "weight") if rows and name in rows[0]), None)
+    if column is None:
+        raise ValueError(f"{path}: has no column p (masses) or weight (integers) with values below a header")
+
+    def numbers(name: str) -> Any:
+        values = []
+        for line, row in enumerate(rows, start=2):
+            try:
+                values.append(float(row[name]))
+            except (TypeError, ValueError):
+                raise ValueError(f"{path}: line {line}: {name} is {row[name]!r}; it must be a number") from None
+        return np.array(values)
+
+    p = numbers(column)
+    if column == "weight":
+        if not np.all((p >= 0) & (p == np.floor(p)) & (p < 2**53)) or not p.sum() > 0:
+            raise ValueError(f"{path}: weights must be whole numbers from 0 to 2^53, not all 0")
+        p = p / p.sum()
+    check_masses(p, str(path))
+    return (numbers("x") if "x" in rows[0] else None), p[None, :]
+
+
+def _print_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """A table for people, or JSON for programs; an infinite epsilon is the text "inf" in JSON, which has none."""
+    if as_json:
+        clean = [{k: "inf" if v == float("inf") else v for k, v in row.items()} for row in rows]
+        print(json.dumps(clean, indent=2, allow_nan=False))
+        return
+    names = [name for name in rows[0] if name != "noise" or rows[-1]["noise"] > 0]
+    table = [names] + [
+        [f"{row[name]:.8g}" if isinstance(row[name], float) else str(row[name]) for name in names] for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def _print_facts(facts: dict[str, Any], indent: int = 0) -> None:
+    """Nested facts as indented lines."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            print(f"{' ' * indent}{name}:")
+            _print_facts(value, indent + 2)
+        else:
+            print(f"{' ' * indent}{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()
