@@ -27,23 +27,15 @@ from typing import Any
 import numpy as np
 
 from optnoise.backend import array_namespace, to_host
-from optnoise.pld import (
-    Atoms,
-    U,
-    compose,
-    connect_the_dots,
-    cumulant,
-    divergence_bounds,
-    loss_of_masses,
-    make_plan,
-    round_down,
-    saddle_point,
-    tail_bounds,
-)
+from optnoise.composed_sums import divergence_bounds, tail_bounds
+from optnoise.composition import compose, connect_the_dots, round_down, transform_length
+from optnoise.pld import Atoms, U, Window, choose_window, cumulant, loss_of_masses, saddle_point
 
 KINDS = ("adp", "pdp")
 MAX_COMPOSITIONS = 1_000_000
 SUM_TOLERANCE = 1e-9
+REACH = 4.5
+"""Standard deviations of the tilted composed loss, on each side of its mean, that one composition serves."""
 
 
 @dataclass(frozen=True)
@@ -240,13 +232,15 @@ def _literal_and_normalised(
         served = for_upper[order] <= lowest + (25.0 if cut else 500.0)
         finite = (0.0, 0.0)
         if rest.atoms.size and n * rest.atoms.extremes[1] * (1 + 4 * U) > lowest:
-            plan = make_plan(rest.atoms, lowest, n)
-            if plan.tilt > 0 and highest > plan.reach[1]:
+            tilt, window = _tilt_and_window(rest.atoms, lowest, n, buckets)
+            end = window.mean + REACH * window.deviation
+            if tilt > 0 and highest > end:
                 # Centre the served interval on the epsilons ahead, the smallest one at its lower end.
-                plan = make_plan(rest.atoms, lowest + 0.9 * (plan.reach[1] - lowest), n)
-            served &= for_lower[order] <= plan.reach[1]
+                tilt, window = _tilt_and_window(rest.atoms, lowest + 0.9 * (end - lowest), n, buckets)
+                end = window.mean + REACH * window.deviation
+            served &= for_lower[order] <= end
             served[0] = True
-            composed = compose(rest.atoms, plan, n, buckets, rounding)
+            composed = compose(rest.atoms, tilt, window, n, buckets, rounding)
             shift = 2 * n * rest.atoms.loss_error
             finite = bounds(composed, for_upper[order[served]], for_lower[order[served]] + shift)
         now, order = order[served], order[~served]
@@ -255,6 +249,16 @@ def _literal_and_normalised(
         lower[now] = infinite[0] + np.maximum(finite[0], 0.0) * shrink - penalty
         upper[now] = infinite[1] + finite[1] * grow
     return lower, upper
+
+
+def _tilt_and_window(atoms: Atoms, epsilon: float, n: int, buckets: int) -> tuple[float, Window]:
+    """The saddle point's tilt, less where a lattice of ``buckets`` places could not resolve it, and its window."""
+    tilt = saddle_point(atoms, epsilon, n)
+    window = choose_window(atoms, tilt, n)
+    while tilt * (window.top - window.bottom) > 100.0 * transform_length(buckets):
+        tilt *= 0.5
+        window = choose_window(atoms, tilt, n)
+    return tilt, window
 
 
 def _cut_large_losses(pair: _Pair, epsilon: float, n: int, *, single: bool) -> tuple[_Pair, float]:

@@ -1,0 +1,170 @@
+"""Lower and upper bounds on sums over a composed privacy loss distribution: delta, or the tail of the loss.
+
+What is added and subtracted here is argued in :mod:`optnoise.composition`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from optnoise.backend import array_namespace, to_host
+from optnoise.composition import Composed
+from optnoise.pld import U
+
+DEVIATIONS = 1.1
+"""The c of Hoeffding's inequality; c / (1 - 2 e^(-2 c^2)) is near its least."""
+
+CONFIDENCE = 1 / (1 - 2 * math.exp(-2 * DEVIATIONS**2))
+"""kappa, what the inequality costs."""
+
+
+def divergence_bounds(
+    composed: Composed, for_upper: np.ndarray, for_lower: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(lower, upper) bounds on the hockey-stick divergence of finite losses, shaped as the epsilons given.
+
+    The upper bound is read at ``for_upper``, the lower one at ``for_lower``, less the lattice's gap.
+    """
+    table = _SuffixSums(composed, float(min(for_upper.min(), for_lower.min())))
+    if table.hopeless:
+        return np.zeros(for_lower.shape), np.ones(for_upper.shape)
+    lower = table.lower(for_lower, hockey_stick=True) - table.lattice_gap(for_lower)
+    return lower, table.upper(for_upper, hockey_stick=True)
+
+
+def tail_bounds(composed: Composed, for_upper: np.ndarray, for_lower: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(lower, upper) bounds on P[sum L > eps] from a lattice of losses rounded down."""
+    for_upper = for_upper - sum(count * step for step, count in composed.roundings) * (1 + 8 * U)
+    table = _SuffixSums(composed, float(min(for_upper.min(), for_lower.min())))
+    if table.hopeless:
+        return np.zeros(for_lower.shape), np.ones(for_upper.shape)
+    return table.lower(for_lower, hockey_stick=False), table.upper(for_upper, hockey_stick=False)
+
+
+class _SuffixSums:
+    """Suffix sums over the window of c_J e^(-theta (l - reference)) and of the same times e^-(l - reference).
+
+    They give sum_J c_J f(l_J - eps) for any number of epsilons. Each is a sum of non-negative terms, added in
+    sequence, so its relative error is at most its number of terms times U.
+    """
+
+    def __init__(self, composed: Composed, lowest: float) -> None:
+        self.composed = composed
+        step, theta = composed.step, composed.tilt
+        xp = array_namespace(composed.tilted)
+        self.length = composed.tilted.shape[0]
+        self.reference = max(lowest, composed.start * step)
+        # Below the reference only the lattice gap looks; there e^(-theta l) must not explode.
+        below = self.spread(math.inf)[0] + 3.0
+        below = min(below, 50.0 / (theta * step)) if theta > 0 else below
+        first = math.floor(self.reference / step - below) - composed.start
+        self.first = min(max(first, 0), self.length)
+        losses = (composed.start + xp.arange(self.first, self.length, dtype=np.float64)) * step - self.reference
+        plain = composed.tilted[self.first :] * xp.exp(-theta * losses)
+        self.plain = _suffix_sums(plain)
+        self.discounted = _suffix_sums(plain * xp.exp(-losses))
+        self.summing = (self.length + 20) * U
+        largest = max(abs(composed.start), abs(composed.start + self.length)) * step + abs(self.reference)
+        exponents = (abs(composed.log_scale) + (theta + 1) * largest + 50) * 8 * U
+        self.growth = math.exp(composed.growth + exponents)
+        log_scale = composed.log_scale - theta * self.reference
+        self.hopeless = log_scale > 600.0 or composed.growth > 1.0
+        self.scale = math.exp(min(log_scale, 600.0))
+
+    def spread(self, rounded: float) -> tuple[float, float]:
+        """(half-width in final steps, confidence) of the interval that ``rounded`` last roundings may span."""
+        _, count = self.composed.roundings[-1]
+        m = min(rounded, count)
+        likely = DEVIATIONS * math.sqrt(m) + m * self.composed.step / 8
+        return (m, 1.0) if m <= likely else (likely, CONFIDENCE)
+
+    def position(self, epsilon: np.ndarray) -> np.ndarray:
+        """Place in the window of the first loss above epsilon (it may lie outside the window)."""
+        step = self.composed.step
+        index = np.floor(epsilon / step)
+        index = index + ((index + 1) * step <= epsilon) - (index * step > epsilon)
+        return np.clip(index + 1 - self.composed.start, -1e15, 1e15).astype(np.int64)
+
+    def read(self, table: np.ndarray, position: np.ndarray) -> np.ndarray:
+        return table[np.clip(position - self.first, 0, self.length - self.first)]
+
+    def decay(self, epsilon: np.ndarray) -> np.ndarray:
+        return np.exp(np.minimum(-self.composed.tilt * (epsilon - self.reference), 700.0))
+
+    def edge(self, place: int) -> float:
+        return (self.composed.start + place) * self.composed.step
+
+    def value(self, epsilon: np.ndarray, hockey_stick: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(sum over the window, its error from sums and entries), before scaling."""
+        theta, step = self.composed.tilt, self.composed.step
+        position = self.position(epsilon)
+        value = plain = self.read(self.plain, position)
+        error = plain * self.summing
+        # sum of e^(-theta x) f(x) over a lattice: f(x) <= 1, and sup e^(-theta x/2) f(x) <= 1/(1 + theta/2).
+        rate = theta / 2 if hockey_stick else theta
+        places = min(self.length, -1 / math.expm1(-rate * step)) if theta > 0 else self.length
+        if hockey_stick:
+            discounted = self.read(self.discounted, position) * np.exp(epsilon - self.reference)
+            value, error = plain - discounted, (plain + discounted) * self.summing
+            places /= 1 + theta / 2
+        return value, error + self.composed.entry_error * places * self.decay(epsilon)
+
+    def upper(self, epsilon: np.ndarray, hockey_stick: bool) -> np.ndarray:
+        composed = self.composed
+        value, error = self.value(epsilon, hockey_stick)
+        value = np.maximum(value, 0.0) + error
+        value += composed.above * self.decay(np.maximum(epsilon, self.edge(self.length)))
+        value += np.where(epsilon < self.edge(0), composed.outside * self.decay(epsilon), 0.0)
+        value += composed.stray * self.decay(epsilon) / (1 + composed.tilt if hockey_stick else 1.0)
+        return self.scale * self.growth * value
+
+    def lower(self, epsilon: np.ndarray, hockey_stick: bool) -> np.ndarray:
+        composed = self.composed
+        value, error = self.value(epsilon, hockey_stick)
+        misplaced = composed.outside + composed.stray
+        value = value - error - misplaced * self.decay(epsilon) / (1 + composed.tilt if hockey_stick else 1.0)
+        return np.maximum(value, 0.0) * self.scale / self.growth
+
+    def lattice_gap(self, epsilon: np.ndarray) -> np.ndarray:
+        """The most by which the lattices raised the divergence: the module docstring's sums over m."""
+        composed = self.composed
+        position = self.position(epsilon)
+        gap = np.zeros(epsilon.shape)
+        step, count = composed.roundings[-1]
+        blocks = np.unique(np.ceil(np.geomspace(1, count, 25)).astype(np.int64)) if count > 1 else np.array([1])
+        blocks[-1] = count
+        # The bound grows with m: within a block of m its value at the block's end is used.
+        for m, times in zip(blocks.tolist(), np.diff(blocks, prepend=0).tolist(), strict=True):
+            width, confidence = self.spread(m)
+            gap += 0.25 * step * times * confidence * self.interval(epsilon, position, width)
+        if len(composed.roundings) == 2:
+            seen, seen_confidence = self.spread(count)
+            step, count = composed.roundings[0]
+            likely = DEVIATIONS * math.sqrt(count) + count * step / 8
+            width, confidence = (count, 1.0) if count <= likely else (likely, CONFIDENCE)
+            width = seen + (width + 1) * step / composed.step
+            gap += 0.25 * step * count * confidence * seen_confidence * self.interval(epsilon, position, width)
+        return gap
+
+    def interval(self, epsilon: np.ndarray, position: np.ndarray, width: float) -> np.ndarray:
+        """Bound on the composed lattice's P[|R - eps| <= (width + 1) step]."""
+        composed = self.composed
+        reach = math.floor(width + 1)
+        below = position - 1 - reach
+        inside = self.read(self.plain, below)
+        error = inside * self.summing
+        inside = inside - self.read(self.plain, position + reach)
+        entries = composed.entry_error * (2 * reach + 2) + composed.outside + composed.stray
+        error = error + entries * self.decay(epsilon - (reach + 1) * composed.step)
+        probability = np.minimum((inside + error) * self.scale * self.growth, 1.0)
+        # Where the table does not reach down far enough, only the trivial bound is left.
+        return np.where((below < self.first) & (self.first > 0), 1.0, probability)
+
+
+def _suffix_sums(terms: Any) -> np.ndarray:
+    """sums[i] = terms[i] + terms[i+1] + ..., with a final 0, on the host."""
+    xp = array_namespace(terms)
+    return np.append(to_host(xp.cumsum(terms[::-1])[::-1]), 0.0)
