@@ -255,12 +255,20 @@ def _print_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         print(json.dumps(clean, indent=2, allow_nan=False))
         return
     names = [name for name in rows[0] if name != "noise" or rows[-1]["noise"] > 0]
-    table = [names] + [
-        [f"{row[name]:.8g}" if isinstance(row[name], float) else str(row[name]) for name in names] for row in rows
-    ]
+    table = [names] + [[_text(name, row[name]) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for line in table:
         print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def _text(name: str, value: Any) -> str:
+    """A value for people: eight digits, a bound never rounded to its wrong side."""
+    from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+
+    if not isinstance(value, float) or value in (0.0, float("inf")):
+        return str(value)
+    rounding = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}.get(name.rpartition("_")[2], ROUND_HALF_EVEN)
+    return f"{Context(prec=8, rounding=rounding).create_decimal(Decimal(value)).normalize():g}"
 
 
 def _print_facts(facts: dict[str, Any], indent: int = 0) -> None:

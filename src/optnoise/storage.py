@@ -86,7 +86,7 @@ def load_noise(path: str | os.PathLike) -> NoiseFile:
     that do not fit, masses that are negative, not finite or do not sum to 1.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
@@ -125,7 +125,7 @@ def check_masses(p: np.ndarray, name: str) -> None:
     worst = int(np.argmax(np.abs(sums - 1)))
     if abs(sums[worst] - 1) > SUM_TOLERANCE:
         raise ValueError(
-            f"{name}: the masses of noise {worst} sum to {sums[worst]!r}; they must sum to 1 within {SUM_TOLERANCE:g}"
+            f"{name}: the masses of noise {worst} sum to {float(sums[worst])!r}; they must sum to 1 within {SUM_TOLERANCE:g}"
         )
 
 
