@@ -124,8 +124,9 @@ def check_masses(p: np.ndarray, name: str) -> None:
     sums = p.sum(axis=-1)
     worst = int(np.argmax(np.abs(sums - 1)))
     if abs(sums[worst] - 1) > SUM_TOLERANCE:
+        total = float(sums[worst])
         raise ValueError(
-            f"{name}: the masses of noise {worst} sum to {float(sums[worst])!r}; they must sum to 1 within {SUM_TOLERANCE:g}"
+            f"{name}: the masses of noise {worst} sum to {total!r}; they must sum to 1 within {SUM_TOLERANCE:g}"
         )
 
 
