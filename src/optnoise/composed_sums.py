@@ -58,7 +58,7 @@ class _SuffixSums:
         self.length = composed.tilted.shape[0]
         self.reference = max(lowest, composed.start * step)
         # Below the reference only the lattice gap looks; there e^(-theta l) must not explode.
-        below = self.spread(math.inf)[0] + 3.0
+        below = sum(self.spread(i, count)[0] for i, (_, count) in enumerate(composed.roundings)) + 4.0
         below = min(below, 50.0 / (theta * step)) if theta > 0 else below
         first = math.floor(self.reference / step - below) - composed.start
         self.first = min(max(first, 0), self.length)
@@ -74,12 +74,12 @@ class _SuffixSums:
         self.hopeless = log_scale > 600.0 or composed.growth > 1.0
         self.scale = math.exp(min(log_scale, 600.0))
 
-    def spread(self, rounded: float) -> tuple[float, float]:
-        """(half-width in final steps, confidence) of the interval that ``rounded`` last roundings may span."""
-        _, count = self.composed.roundings[-1]
-        m = min(rounded, count)
-        likely = DEVIATIONS * math.sqrt(m) + m * self.composed.step / 8
-        return (m, 1.0) if m <= likely else (likely, CONFIDENCE)
+    def spread(self, stage: int, rounded: float) -> tuple[float, float]:
+        """(half-width in final steps, confidence) of what ``rounded`` roundings of a stage add up to: w_m, kappa."""
+        step, _ = self.composed.roundings[stage]
+        likely = DEVIATIONS * math.sqrt(rounded) + rounded * step / 8
+        width, confidence = (rounded, 1.0) if rounded <= likely else (likely, CONFIDENCE)
+        return width * step / self.composed.step, confidence
 
     def position(self, epsilon: np.ndarray) -> np.ndarray:
         """Place in the window of the first loss above epsilon (it may lie outside the window)."""
@@ -138,14 +138,14 @@ class _SuffixSums:
         blocks[-1] = count
         # The bound grows with m: within a block of m its value at the block's end is used.
         for m, times in zip(blocks.tolist(), np.diff(blocks, prepend=0).tolist(), strict=True):
-            width, confidence = self.spread(m)
+            width, confidence = self.spread(-1, m)
             gap += 0.25 * step * times * confidence * self.interval(epsilon, position, width)
         if len(composed.roundings) == 2:
-            seen, seen_confidence = self.spread(count)
+            # Roundings of the first stage, seen through all those of the second.
+            seen, seen_confidence = self.spread(-1, count)
             step, count = composed.roundings[0]
-            likely = DEVIATIONS * math.sqrt(count) + count * step / 8
-            width, confidence = (count, 1.0) if count <= likely else (likely, CONFIDENCE)
-            width = seen + (width + 1) * step / composed.step
+            width, confidence = self.spread(0, count)
+            width += seen + step / composed.step
             gap += 0.25 * step * count * confidence * seen_confidence * self.interval(epsilon, position, width)
         return gap
 

@@ -210,13 +210,17 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
     extreme = max(float(xp.abs(part.losses).max()) for part in parts)
     extreme = max(extreme, abs(window.bottom), abs(window.top))
     # Multiples of a step with 8 significant bits are exact up to an index of 2^45.
-    step = lattice_step(max((window.top - window.bottom) / (length - 2), extreme * 2.0**-43))
+    # Rounding itself spreads the sum: leave room for it, and do not look finer than it with Chernoff's bound.
+    count = sum(part.count for part in parts)
+    room = 2 * min(length // 4, math.ceil(min(2 * count, 8 * math.sqrt(count))) + 2)
+    step = lattice_step(max((window.top - window.bottom) / (length - room), extreme * 2.0**-43))
+    steepest = 32 / (math.sqrt(count) * step)
     start = math.floor(0.5 * (window.bottom + window.top) / step) - length // 2
     low, high = start * step, (start + length) * step
     shift, growth = 0, 0.0
     spectra = []
-    below = (window.bottom_tilt - tilt, low)
-    above = (window.top_tilt - tilt, high)
+    below = (max(window.bottom_tilt - tilt, -steepest), low)
+    above = (min(window.top_tilt - tilt, steepest), high)
     log_below, log_above = -below[0] * low, -above[0] * high
     for part in parts:
         index, lower, upper = rounding(part.losses, step)
@@ -249,7 +253,7 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
         outside=outside_above + math.exp(min(log_below + slack, 700.0)),
         stray=0.0,
         growth=growth,
-        roundings=((step, sum(part.count for part in parts)),),
+        roundings=((step, count),),
     )
 
 
