@@ -42,6 +42,7 @@ LEAST_ORDER, GREATEST_ORDER = 0.1, 1e6
 _BINS = 1024
 # Circular convolutions are no longer than this many buckets' reach m; see choose_buckets.
 _REACHES = 16
+_HALVINGS = 6
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,11 @@ def choose_buckets(
     """Buckets that reach epsilon and whatever the other rounds can take away, for distributions like these.
 
     Let mu be the standard deviation of the sum of the privacy losses, each counted up to 8. The top bucket
-    lies at epsilon + 6 mu, but not much beyond the largest finite loss. The width is rounded up to a power
-    of 2^(1/4), so that nearly equal noises have the same, and for one round then so that epsilon lies on a bucket,
-    which makes the bucketed delta exact.
+    lies at epsilon + 6 mu, but not much beyond the largest finite loss. That is more than a few thin
+    edges are worth where the buckets are then too wide for the bulk: of this width and its halves,
+    quarters and so on the one with the least delta is taken, all of them being upper bounds. Widths are powers of
+    2^(1/4), so that nearly equal noises have the same; for one round epsilon lies on a bucket, which makes the
+    bucketed delta exact.
 
     A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 16 m it is done on a circle
     of that length, at least 32 mu round, on which sums from a quarter of it below zero downwards are
@@ -176,13 +179,25 @@ def choose_buckets(
     spread = xp.sqrt(compositions * xp.maximum(square - mean * mean, 0.0))
     largest = xp.max(xp.abs(loss), axis=-1)
     top = xp.minimum(epsilon + 6.0 * spread, 1.05 * largest + 1e-6)
-    width = top / half
+    least = xp.full_like(top, 1e-6 / half)
     if size:
-        width = xp.maximum(width, xp.maximum(32.0 * spread, 1.6 * (epsilon + 10.0 * spread + 4.0 * top)) / size)
-    width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(width, 1e-6 / half))) / 4.0)
-    if compositions == 1 and epsilon > 0:
-        width = epsilon / xp.clip(xp.floor(epsilon / width), 1.0, half)
-    return _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size)
+        least = xp.maximum(least, xp.maximum(32.0 * spread, 1.6 * (epsilon + 10.0 * spread)) / size)
+    width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(top / half, least))) / 4.0)
+    if compositions == 1:
+        if epsilon > 0:
+            width = epsilon / xp.clip(xp.floor(epsilon / width), 1.0, half)
+        return _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size)
+
+    best, best_delta = width, None
+    for _ in range(_HALVINGS):
+        plan = _prepare(xp, "adp", width, half, epsilon, compositions, smoothing, size)
+        delta = _bucketed_delta(xp, plan, *_split(xp, a, b, plan)[1:])[0]
+        if best_delta is None:
+            best_delta = delta
+        best = xp.where(delta < best_delta, width, best)
+        best_delta = xp.minimum(delta, best_delta)
+        width = xp.where(0.5 * width >= least, 0.5 * width, width)
+    return _prepare(xp, kind, best, half, epsilon, compositions, smoothing, size)
 
 
 def _bucketed(a, b, kind, epsilon, compositions, buckets, width, smoothing):
@@ -197,15 +212,19 @@ def _bucketed(a, b, kind, epsilon, compositions, buckets, width, smoothing):
         width = xp.broadcast_to(xp.asarray(width, dtype=float), a.shape[:1])
         plan = _prepare(xp, kind, width, _half(buckets), epsilon, compositions, smoothing, 0)
     interval, sum_a, sum_b = _split(xp, a, b, plan)
+    delta, values, floor_slope = _bucketed_delta(xp, plan, sum_a, sum_b)
+    slope = xp.concatenate([xp.zeros_like(values[:, :1]), plan.compositions * values, floor_slope[:, None]], -1)
+    rise = plan.scale * (slope[:, 1:] - slope[:, :-1])
+    return delta, *_gather(xp, interval, slope[:, :-1] + rise, -plan.ends * rise)
+
+
+def _bucketed_delta(xp, plan: Buckets, sum_a, sum_b):
+    """(delta (W,), V_j, d delta/d beta_inf) from both masses by interval."""
     upper = (sum_a - plan.ends * sum_b) * plan.scale
     beta = upper[:, :-1] + (sum_a - upper)[:, 1:]
     values = _values(xp, beta, plan)
     floor, floor_slope = _distinguishing_events(xp, upper[:, -1], plan.compositions)
-    delta = xp.sum(beta * values, axis=-1) + floor
-
-    slope = xp.concatenate([xp.zeros_like(values[:, :1]), plan.compositions * values, floor_slope[:, None]], -1)
-    rise = plan.scale * (slope[:, 1:] - slope[:, :-1])
-    return delta, *_gather(xp, interval, slope[:, :-1] + rise, -plan.ends * rise)
+    return xp.sum(beta * values, axis=-1) + floor, values, floor_slope
 
 
 def _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size) -> Buckets:
