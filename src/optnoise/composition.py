@@ -167,7 +167,7 @@ def _tilted(atoms: Atoms, losses: Any, tilt: float, level: float) -> tuple[Any, 
     exponent = tilt * losses - level
     # Two halves: a may be tiny where the exponential alone would overflow.
     root = xp.exp(0.5 * exponent)
-    largest = float(xp.abs(exponent).max()) + 2 * abs(level)
+    largest = xp.abs(exponent).max().item() + 2 * abs(level)
     return root * atoms.masses * root, (4 * largest + 30) * U
 
 
@@ -207,7 +207,7 @@ def _fold_blocks(
 def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding: Any) -> Composed:
     """Round each part to the lattice of the window and convolve them all, each ``count`` times, modulo ``length``."""
     xp = array_namespace(parts[0].losses)
-    extreme = max(float(xp.abs(part.losses).max()) for part in parts)
+    extreme = max(xp.abs(part.losses).max().item() for part in parts)
     extreme = max(extreme, abs(window.bottom), abs(window.top))
     # Multiples of a step with 8 significant bits are exact up to an index of 2^45.
     # Rounding itself spreads the sum: leave room for it, and do not look finer than it with Chernoff's bound.
@@ -228,11 +228,11 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
         offset = part.losses - index * step
         lower = part.weights * lower * xp.exp(-tilt * offset)
         upper = part.weights * upper * xp.exp(tilt * (step - offset))
-        centre = round(float((lower + upper) @ index))
+        centre = round(((lower + upper) * index).sum().item())
         place = (index - centre).astype(np.int64) % length
         x = xp.bincount(place, weights=lower, minlength=length)
         x = x + xp.roll(xp.bincount(place, weights=upper, minlength=length), 1)
-        crowd = min(int(xp.bincount(place, minlength=length).max()), part.losses.shape[0])
+        crowd = min(xp.bincount(place, minlength=length).max().item(), part.losses.shape[0])
         growth += part.count * (60 + crowd + 4 * tilt * step) * U
         shift += part.count * centre
         log_below += part.count * _log_moment(index * step, lower, upper, below[0], step)
@@ -264,9 +264,9 @@ def _log_moment(losses: Any, lower: Any, upper: Any, tilt: float, step: float) -
         return math.inf
     weight = lower + upper * math.exp(tilt * step)
     exponent = tilt * losses
-    peak = float(exponent[weight > 0].max())
+    peak = exponent[weight > 0].max().item()
     # 1e-300 covers terms that underflow beside the peak.
-    total = float((weight * xp.exp(xp.minimum(exponent - peak, 0.0))).sum()) + 1e-300
+    total = (weight * xp.exp(xp.minimum(exponent - peak, 0.0))).sum().item() + 1e-300
     return peak + math.log(total)
 
 
@@ -277,7 +277,7 @@ def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float]:
     length = parts[0][0].shape[0]
     relative = 10 * (math.log2(length) + 2) * U
     spectra = [fft.rfft(x) for x, _ in parts]
-    errors = [1.01 * relative * math.sqrt(length) * math.sqrt(float(x @ x)) for x, _ in parts]
+    errors = [1.01 * relative * math.sqrt(length) * math.sqrt((x * x).sum().item()) for x, _ in parts]
     # Frequencies whose power cannot matter are left at zero: the power of a tiny number is slow and says nothing.
     most = max(range(len(parts)), key=lambda i: parts[i][1])
     folds = parts[most][1]
@@ -287,8 +287,8 @@ def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float]:
     size = magnitude[kept] + errors[most]
     others = 1.01 if len(parts) > 1 else 1.0
     dropped = length * others * (cut + errors[most]) ** folds
-    before = 2 * float((size ** (2 * folds - 2)).sum()) + length * (cut + errors[most]) ** (2 * folds - 2)
-    powers = 2 * float((size**folds).sum()) * others
+    before = 2 * (size ** (2 * folds - 2)).sum().item() + length * (cut + errors[most]) ** (2 * folds - 2)
+    powers = 2 * (size**folds).sum().item() * others
     values = None
     for spectrum, (_, count) in zip(spectra, parts, strict=True):
         power = _integer_power(spectrum[kept], count)
@@ -299,7 +299,7 @@ def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float]:
     count = sum(count for _, count in parts)
     weighted = sum(count * error for error, (_, count) in zip(errors, parts, strict=True))
     spectral = 1.1 * (others * math.sqrt(before) * weighted + 4 * count * U * powers + dropped)
-    norm = math.sqrt(float(c @ c))
+    norm = math.sqrt((c * c).sum().item())
     error = spectral / length + relative * (norm + spectral / math.sqrt(length)) + count * 1e-290
     return xp.maximum(c, 0.0), error
 

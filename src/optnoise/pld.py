@@ -42,12 +42,12 @@ class Atoms:
     @cached_property
     def extremes(self) -> tuple[float, float]:
         """Bounds on the least and the greatest loss."""
-        return float((self.losses - self.errors).min()), float((self.losses + self.errors).max())
+        return (self.losses - self.errors).min().item(), (self.losses + self.errors).max().item()
 
     @cached_property
     def loss_error(self) -> float:
         """The greatest of the errors."""
-        return float(self.errors.max())
+        return self.errors.max().item()
 
     @cached_property
     def log_masses(self) -> Any:
@@ -82,11 +82,11 @@ def cumulant(atoms: Atoms, theta: float) -> tuple[float, float, float]:
     """(Lambda, Lambda', Lambda'') at theta: log sum a e^(theta L), its mean and variance. Not rigorous."""
     xp = array_namespace(atoms.losses)
     exponent = theta * atoms.losses + atoms.log_masses
-    peak = float(exponent.max())
+    peak = exponent.max().item()
     weight = xp.exp(exponent - peak)
-    total = float(weight.sum())
-    mean = float(weight @ atoms.losses) / total
-    variance = float(weight @ (atoms.losses - mean) ** 2) / total
+    total = weight.sum().item()
+    mean = (weight * atoms.losses).sum().item() / total
+    variance = (weight * (atoms.losses - mean) ** 2).sum().item() / total
     return peak + math.log(total), mean, variance
 
 
