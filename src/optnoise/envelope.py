@@ -48,6 +48,7 @@ from optnoise.pairs import PAIRS, check_sampling_rate
 
 EPS = float(np.finfo(float).eps)
 LAMBDA_BITS = 32
+GRAIN = 40
 MARGIN = 1e-13
 """Subtracted from curves: more than all rounding between a curve and the masses of its pair."""
 
@@ -140,17 +141,19 @@ def envelope(
     resolution: float = 1.0,
     caps: Sequence[Cap] = (),
     step: float | None = None,
+    stretch: float = 1.0,
 ) -> Envelope:
     """The envelope of all noises of the class with u_1 (``l1``) or u_2 (``l2``) at most ``utility``.
 
     programs: linear programs per order. nodes: J, lattice nodes above gamma = 1. resolution: refines the grid on
     which the programs propose. caps: assumptions h(gamma) <= most that the noises also meet (bound tightening).
+    step: the lattice's; by default J steps reach ``stretch`` times the log-ratio where the envelope vanishes.
     """
     if not (math.isfinite(utility) and utility > 0):
         raise ValueError(f"utility: {utility!r} is not allowed; it must be positive and finite")
     space = discretise(problem, utility, resolution)
     if step is None:
-        step = _highest_ratio(problem, space) / nodes
+        step = stretch * _highest_ratio(problem, space) / nodes
     curves = {}
     for order in problem.orders:
         at = np.unique(np.round(np.linspace(0, nodes - 1, programs)).astype(int))
@@ -344,6 +347,17 @@ class Space:
         return best - paid - 8 * EPS * (paid + np.abs(best))
 
 
+def certified_contradiction(space: Space, caps: Sequence[Cap]) -> bool:
+    """Whether a dual combination proves that no noise of the class meets all the caps."""
+    solution = solve_program(space, [], caps, elastic=True)
+    if solution is None:
+        return False
+    fixed, size, paid = space._caps(caps, solution.multipliers, solution.prices)
+    nothing = np.zeros(len(space.knots))
+    certificate = Certificate(nothing, nothing, fixed, size, solution.mu, paid)
+    return bool(space.bound(certificate, 0.0, 0.0)[0] > 0)
+
+
 def quantised(lam: np.ndarray) -> np.ndarray:
     """A step function clipped to [0, 1] and rounded to multiples of 2^-32, so that its integrals are exact."""
     unit = 2.0**LAMBDA_BITS
@@ -447,10 +461,11 @@ def discretise(problem: Problem, utility: float, resolution: float = 1.0) -> Spa
     limit = math.ceil(problem.half_width / unit * (1 - 1e-12)) if math.isfinite(problem.half_width) else math.inf
     end = min(limit, math.ceil(60 * width / unit))
     fine = 5 * width / unit
+    grain = max(1, int(width / unit / (GRAIN * resolution)))
     breaks = [0]
     while breaks[-1] < end:
         t = breaks[-1]
-        breaks.append(min(int(end), t + (1 if t < fine else max(1, int(0.05 * t / resolution)))))
+        breaks.append(min(int(end), t + (grain if t < fine else max(grain, int(0.05 * t / resolution)))))
     breaks = np.array(breaks)
     bins = np.concatenate([-breaks[:0:-1], breaks])
     if problem.pair == "additive":

@@ -98,7 +98,7 @@ def test_values_at_the_vertices_are_those_of_the_vertices(monotone, order):
 
 
 def test_a_delta_below_the_edges_is_refused():
-    with pytest.raises(ValueError, match="delta: 0.001 .* no noise on this grid"):
+    with pytest.raises(ValueError, match=r"delta: 0.001 .* no noise on this grid"):
         linear_program(Grid(2.0, 40), loss="l1", epsilon=0.3, delta=0.001)
 
 
