@@ -41,7 +41,7 @@ from optnoise.backend import array_namespace
 LEAST_ORDER, GREATEST_ORDER = 0.1, 1e6
 _BINS = 1024
 # Circular convolutions are no longer than this many buckets' reach m; see choose_buckets.
-_REACHES = 16
+_REACHES = 32
 _HALVINGS = 6
 
 
@@ -162,7 +162,7 @@ def choose_buckets(
     2^(1/4), so that nearly equal noises have the same; for one round epsilon lies on a bucket, which makes the
     bucketed delta exact.
 
-    A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 16 m it is done on a circle
+    A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 32 m it is done on a circle
     of that length, at least 32 mu round, on which sums from a quarter of it below zero downwards are
     given the payoff 1: what wraps around, from either side, is over-counted, never under-counted.
     """

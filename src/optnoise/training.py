@@ -292,7 +292,7 @@ def stages(spec: TrainSpec) -> tuple[float, ...]:
         return (0.1, 0.03, 0.01, 0.003)
     if spec.compositions == 1:
         return (0.03, 0.003, 0.0003)
-    return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0, 0.0)
+    return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0)
 
 
 def _lbfgs_row(spec: TrainSpec, row: int, done: _Done) -> None:
