@@ -44,7 +44,10 @@ def main(
     ``batch`` single runs one after another. core_ratio: the device's throughput over one host core's.
     bandwidth_share: the least a batch's epoch must move in device memory over what a plain copy moves then.
     """
+    from optnoise.backend import device_problem  # the peer's interpreter need not have this package
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    no_device = device_problem()
     rows = []
     for half_width in half_widths:
         for method in methods:
@@ -65,7 +68,8 @@ def main(
             rows += [row, {**case, **many, "backend": "numpy", "batch": batch, "threads": cores}]
             rows[-1]["batch_share"] = _over(many.get("seconds"), batch * single.get("seconds", math.nan))
             for size in (1, batch):
-                device = _measure(sys.executable, {**ours, "who": "cupy", "batch": size}, threads=1)
+                on_device = {**ours, "who": "cupy", "batch": size}
+                device = {"reason": no_device} if no_device else _measure(sys.executable, on_device, threads=1)
                 rows.append({**case, **device, "backend": "cupy", "batch": size, "threads": 1})
                 rows[-1]["core_ratio"] = _over(size * single.get("seconds", math.nan), device.get("seconds"))
             for row in rows[-4:]:

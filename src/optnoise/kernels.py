@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
@@ -275,9 +276,11 @@ def threads() -> int:
 def map_rows(work: Callable[[int, int], None], rows: int) -> None:
     """Call ``work(start, stop)`` on row ranges that cover 0..rows, in threads where there are several.
 
-    Rows are independent, so the result does not depend on the number of threads.
+    Rows are independent, so the result does not depend on the number of threads. A caller that is itself a
+    worker thread has split its work already and gets no further threads.
     """
-    count = min(threads(), rows)
+    main = threading.current_thread() is threading.main_thread()
+    count = min(threads(), rows) if main else 1
     if count <= 1:
         work(0, rows)
         return

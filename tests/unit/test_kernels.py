@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -51,6 +52,14 @@ def test_map_rows_passes_errors_on(monkeypatch):
 
     with pytest.raises(ArithmeticError, match="row"):
         kernels.map_rows(work, 4)
+
+
+def test_worker_threads_are_not_split_again(monkeypatch):
+    monkeypatch.setattr(kernels, "threads", lambda: 4)
+    ranges = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(kernels.map_rows, lambda start, stop: ranges.append((start, stop)), 8).result()
+    assert ranges == [(0, 8)]
 
 
 def test_threads_obey_the_usual_limit(monkeypatch):
