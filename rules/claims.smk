@@ -2,20 +2,20 @@
 
 
 rule claims:
-    message:
-        "Judging the paper's claims"
     input:
         noise=files_of("noise", settings["claims"].get("noise", [])),
         evaluation=files_of("evaluation", settings["claims"].get("evaluation", [])),
         frontier=files_of("frontier", settings["claims"].get("frontier", [])),
-        code=["scripts/claims.py", *closure("claims", "progress")],
+        code=closure("scripts/claims.py"),
     output:
         text="results/claims.md",
         table="results/claims.csv",
-    params:
-        buckets=settings["sizes"]["evaluation_buckets"],
     log:
         "logs/claims.log",
+    params:
+        buckets=settings["sizes"]["evaluation_buckets"],
+    message:
+        "Judging the paper's claims"
     shell:
         "python scripts/claims.py --noise {input.noise} --evaluation {input.evaluation} --frontier {input.frontier}"
         " --buckets {params.buckets} --table {output.table} --text {output.text} --log {log}"

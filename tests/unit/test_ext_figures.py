@@ -1,0 +1,147 @@
+"""The figures of the further experiments: drawn without a warning from synthetic runs, and what they compute."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from figure_inputs import ROOT, build, config
+
+from optnoise import drawing
+from optnoise.figures import Inputs, save
+from optnoise.grid import Grid
+from optnoise.storage import NoiseFile, load_noise, read_table, save_noise
+
+SIZES = {"compositions": [1, 8], "sgd_compositions": [1], "sweep_weights": [0.01, 0.1, 2.0], "seeds": [0, 1, 2]}
+FIGURES = [
+    *("ext_seeds", "ext_range", "ext_laplace", "ext_uniform", "ext_point_mass", "ext_sampling_rate"),
+    "ext_learned_range",
+]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "figures" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(autouse=True)
+def style():
+    with matplotlib.rc_context():
+        matplotlib.use("agg")
+        matplotlib.rc_file(ROOT / "matplotlibrc")
+        yield
+    plt.close("all")
+
+
+def inputs_of(name: str, folder: Path) -> Inputs:
+    settings = config(**SIZES)
+    for geng in ("geng_uniform", "geng_gaussian"):
+        settings["experiments"][geng]["vary"]["parameter"] = [1e-3, 1e-2, 1e-1]  # small grids
+    inputs = build(settings, name, folder)
+    for path in inputs.noise_paths if name == "ext_seeds" else ():
+        noise = load_noise(path)
+        epoch = np.arange(0, 40 + 10 * noise.meta["spec"]["seed"], 10)  # seeds end at different epochs
+        delta = np.exp(-epoch / 20)[None] * (1 + noise.meta["spec"]["seed"])
+        save_noise(path, NoiseFile(noise.x, noise.p, noise.weights, {"epoch": epoch, "delta": delta}, noise.meta))
+    return inputs
+
+
+def changed(inputs: Inputs, kind: str, folder: Path, change: Callable[[pd.DataFrame], None]) -> Inputs:
+    """The inputs with a copy of each table of this kind, changed."""
+    copies = []
+    for path in getattr(inputs, f"{kind}_paths"):
+        copies.append(folder / path.parent.name / path.name)
+        copies[-1].parent.mkdir(exist_ok=True)
+        table = read_table(path)
+        change(table)
+        table.to_csv(copies[-1], index=False)
+    return replace(inputs, **{f"{kind}_paths": tuple(copies)})
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_draws_and_says_what_it_shows(name: str, folder: Path, tmp_path: Path) -> None:
+    figure, caption = script(name).draw(inputs_of(name, folder))
+    save(figure, caption, tmp_path / name)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".pdf", ".png", ".md"}
+    assert "nan" not in caption.split()
+    panels = figure.get_axes()
+    assert all(axes.has_data() or axes.texts for axes in panels)
+    assert all(axes.get_ylabel() for axes in panels if axes.get_subplotspec().is_first_col())
+    assert all(axes.get_xlabel() for axes in panels if axes.get_subplotspec().is_last_row())
+
+
+@pytest.mark.parametrize("name", ["ext_laplace", "ext_learned_range"])
+def test_a_figure_draws_when_every_noise_has_collapsed(name: str, folder: Path, tmp_path: Path) -> None:
+    def collapse(table: pd.DataFrame) -> None:
+        if table["model"].iloc[0] != "analytic":
+            table["status"] = "collapsed"
+
+    figure, _ = script(name).draw(changed(inputs_of(name, folder), "frontier", tmp_path, collapse))
+    figure.canvas.draw()
+    assert any(text.get_text().startswith(("no learned", "every noise")) for a in figure.axes for text in a.texts)
+
+
+@pytest.mark.parametrize("name", ["ext_uniform", "ext_point_mass", "ext_sampling_rate"])
+def test_a_figure_draws_deltas_of_zero(name: str, folder: Path, tmp_path: Path) -> None:
+    def vanish(table: pd.DataFrame) -> None:
+        table.loc[table.index[::3], ["delta_lower", "delta_upper", "delta_inf"]] = 0.0
+
+    figure, _ = script(name).draw(changed(inputs_of(name, folder), "evaluation", tmp_path, vanish))
+    figure.canvas.draw()
+
+
+def test_seeds_are_aligned_on_all_epochs_and_ended_runs_keep_their_last_delta() -> None:
+    def noise(epochs: list[int], deltas: list[float]) -> NoiseFile:
+        history = {"epoch": np.array(epochs), "delta": np.array([deltas])}
+        return NoiseFile(np.zeros(2), np.full((1, 2), 0.5), np.ones(1), history)
+
+    epochs, deltas = script("ext_seeds").aligned([noise([0, 10], [1, 0.5]), noise([0, 20], [1, 0.2])])
+    np.testing.assert_array_equal(epochs, [10, 20])
+    np.testing.assert_allclose(deltas, [[0.5, 0.5], [0.6, 0.2]])
+
+
+def test_reach_is_the_outer_edge_of_the_outermost_cell_with_mass() -> None:
+    grid = Grid(4, 8)
+    p = np.array([[0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0], np.full(8, 0.125)])
+    noise = NoiseFile(grid.centres, p, np.ones(2), meta={"grid": {"half_width": 4}})
+    assert [script("ext_learned_range").reach(noise, index) for index in (0, 1)] == [2.0, 4.0]
+
+
+def test_gain_compares_at_equal_utility_loss_and_never_beyond_the_points() -> None:
+    sweep = pd.DataFrame({"n": 1, "status": "frontier", "utility": [1.0, 4.0], "delta_upper": [1e-2, 1e-4]})
+    learned = pd.DataFrame({"n": [1, 1, 2], "utility": [2.0, 5.0, 2.0], "delta_upper": [5e-4, 1e-9, 1e-3]})
+    ratio = script("ext_learned_range").gain(learned, sweep)["ratio"].to_numpy()
+    assert ratio[0] == pytest.approx(0.5)  # the fixed range has 1e-3 half way on logarithmic axes
+    assert np.isnan(ratio[1:]).all()
+
+
+def test_small_multiples_have_as_many_panels_as_asked() -> None:
+    figure, panels = drawing.small_multiples(5, columns=4)
+    assert len(panels) == len(figure.axes) == 5
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1000), (3, 90), (30, 95), (41, 59), (0.2, 0.3)])
+def test_plain_ticks_are_few_and_inside(low: float, high: float) -> None:
+    _, axes = plt.subplots()
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    drawing.plain_ticks(axes.xaxis)
+    ticks = axes.get_xticks()
+    assert len(ticks) <= 9
+    assert all(low <= tick <= high for tick in ticks)
+    assert [f"{tick:g}" for tick in ticks] == [label.get_text() for label in axes.get_xticklabels()]
