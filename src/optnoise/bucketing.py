@@ -59,45 +59,68 @@ def gather(interval, per_a, per_b, da, db):
 
 
 @_compiled
-def log_ratios(a, b, loss):
-    """log(a/b) where both are positive, else 0, into ``loss`` (W, M)."""
+def ratios(a, b, ratio):
+    """a/b where both are positive and the quotient is of a plain size, 1 where not both are, else NaN."""
     for w in range(a.shape[0]):
         for o in range(a.shape[1]):
             x, y = a[w, o], b[w, o]
-            loss[w, o] = 0.0
-            if x > 0 and y > 0:
-                ratio = x / y
-                # At thin edges the quotient leaves the range of float64 where its logarithm does not.
-                plain = 1e-290 < ratio < 1e290 and x > 1e-300 and y > 1e-300
-                loss[w, o] = math.log(ratio) if plain else math.log(x) - math.log(y)
+            plain = x > 1e-300 and y > 1e-300 and x < 1e290 * y and y < 1e290 * x
+            ratio[w, o] = x / y if plain else (math.nan if x > 0 and y > 0 else 1.0)
 
 
 @_compiled
-def moments(mass, loss, order, shift):
-    """Sums over outcomes of m, m l and m l^2 with m = mass e^(order l - shift), as three arrays (W,)."""
+def mend(a, b, loss):
+    """Replace the NaN that extreme quotients left behind in ``loss`` by log a - log b; at thin edges only."""
+    for w in range(a.shape[0]):
+        for o in range(a.shape[1]):
+            if math.isnan(loss[w, o]):
+                loss[w, o] = math.log(a[w, o]) - math.log(b[w, o])
+
+
+@_compiled
+def weigh(mass, loss, powers):
+    """Multiply ``powers`` by ``mass`` in place; its sums weighted by 1, l and l^2, as three arrays (W,)."""
     rows = mass.shape[0]
     first, second, third = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     for w in range(rows):
+        s0 = s1 = s2 = 0.0
         for o in range(mass.shape[1]):
-            if mass[w, o] > 0:
-                value = loss[w, o]
-                m = mass[w, o] * math.exp(order[w] * value - shift[w])
-                first[w] += m
-                second[w] += m * value
-                third[w] += m * value * value
+            m = powers[w, o] * mass[w, o]
+            powers[w, o] = m
+            m1 = m * loss[w, o]
+            s0 += m
+            s1 += m1
+            s2 += m1 * loss[w, o]
+        first[w], second[w], third[w] = s0, s1, s2
     return first, second, third
 
 
 @_compiled
-def moment_gradients(mass, loss, order, shift, scale, da, db):
-    """scale (1 + order) e^(order l - shift) and -scale order e^((1 + order) l - shift) where there is mass."""
-    for w in range(mass.shape[0]):
-        for o in range(mass.shape[1]):
-            if mass[w, o] > 0:
-                value = loss[w, o]
-                power = scale[w] * math.exp(order[w] * value - shift[w])
-                da[w, o] = (1.0 + order[w]) * power
-                db[w, o] = -order[w] * power * math.exp(min(value, 700.0))
-            else:
-                da[w, o] = 0.0
-                db[w, o] = 0.0
+def histogram(a, b, loss, least, step, count):
+    """Sums of a, a l over outcomes with both masses, by bin of the loss, each (W, count)."""
+    mass, moment = np.zeros((a.shape[0], count)), np.zeros((a.shape[0], count))
+    for w in range(a.shape[0]):
+        scale = 1.0 / step[w]
+        for o in range(a.shape[1]):
+            if a[w, o] > 0 and b[w, o] > 0:
+                i = min(int((loss[w, o] - least[w]) * scale), count - 1)
+                mass[w, i] += a[w, o]
+                moment[w, i] += a[w, o] * loss[w, o]
+    return mass, moment
+
+
+@_compiled
+def moment_gradients(a, b, powers, loss, order, scale, edge, da, db):
+    """scale (1 + order) powers / a and -scale order powers / b; at distinguishing events ``edge`` and 0.
+
+    powers: a e^(order loss - shift) where both masses are positive.
+    """
+    for w in range(a.shape[0]):
+        up, down = scale[w] * (1.0 + order[w]), -scale[w] * order[w]
+        for o in range(a.shape[1]):
+            x, y = a[w, o], b[w, o]
+            da[w, o] = 0.0 if y > 0 else edge[w]
+            db[w, o] = 0.0
+            if x > 0 and y > 0:
+                da[w, o] = up * (powers[w, o] / x)
+                db[w, o] = down * (powers[w, o] / y)
