@@ -34,6 +34,8 @@ from optnoise.pld import Atoms, U, Window, choose_window, cumulant, loss_of_mass
 KINDS = ("adp", "pdp")
 MAX_COMPOSITIONS = 1_000_000
 SUM_TOLERANCE = 1e-9
+SMALLEST = 5e-324
+"""Not zero where a positive sum has underflowed."""
 REACH = 4.5
 """Standard deviations of the tilted composed loss, on each side of its mean, that one composition serves."""
 
@@ -108,6 +110,9 @@ def delta_bounds_of_losses(
         raise ValueError(f"infinite: {infinite!r} is not allowed; it must be a finite number >= 0")
     excess, slack = _excess(xp, xp.concatenate([masses, xp.asarray([infinite])]), "masses and infinite")
     kept = masses > 0
+    of_b = xp.exp(xp.minimum(xp.log(masses[kept]) - losses[kept], 700.0)).sum().item()
+    if of_b > 1 + SUM_TOLERANCE:
+        raise ValueError(f"losses: they give B a mass of {of_b:.6g}; masses times e^-losses must sum to at most 1")
     atoms = Atoms(losses[kept], masses[kept], xp.zeros_like(losses[kept]))
     pair = _Pair(atoms, infinite, math.log1p(excess), 0.0, slack)
     return _delta_bounds(pair, epsilon, compositions, kind, buckets)
@@ -131,42 +136,74 @@ def epsilon_bounds(a: Any, b: Any, delta: Any, compositions: int = 1, buckets: i
 
 
 def _invert(pair: _Pair, delta: float, n: int, buckets: int) -> tuple[float, float]:
-    """Narrow a bracket for each bound: delta.upper(eps) <= delta proves upper, delta.lower(eps) > delta lower."""
+    """Bounds on the least epsilon: where delta's upper bound is <= delta, and where its lower bound is still above.
+
+    Both are monotone in epsilon, so each is found by narrowing a bracket; a few hundred epsilons cost one
+    composition, so that a few rounds suffice.
+    """
+    floor = _infinite_mass(pair, n)
+    if floor[0] > delta:
+        return math.inf, math.inf
     largest = pair.atoms.extremes[1] if pair.atoms.size else 0.0
     top = max(0.0, n * (largest + abs(pair.log_ratio) + pair.slack)) * (1 + 1e-12) + 1e-300
-    ends = np.array([0.0, top])
-    at_ends = _delta_bounds(pair, ends, n, "adp", buckets)
-    proven_below, above_lower = (0.0, top) if at_ends.lower[0] > delta else (0.0, 0.0)
-    if at_ends.lower[1] > delta:
-        proven_below = above_lower = math.inf
-    if at_ends.upper[0] <= delta:
+    # (known to be too small, known to be enough) for the upper and the lower bound
+    for_upper, for_lower = [0.0, top], [0.0, top]
+    ends = _delta_bounds(pair, np.array([0.0, top]), n, "adp", buckets)
+    if ends.upper[0] <= delta:
         return 0.0, 0.0
-    below_upper, proven_above = (0.0, top) if at_ends.upper[1] <= delta else (math.inf, math.inf)
-    for _ in range(12):
-        open_lower = above_lower - proven_below if math.isfinite(proven_below) else 0.0
-        open_upper = proven_above - below_upper if math.isfinite(proven_above) else 0.0
-        if max(open_lower / max(proven_below, 1e-300), open_upper / max(proven_above, 1e-300)) <= 1e-9:
+    if ends.upper[1] > delta:
+        for_upper = [math.inf, math.inf]
+    if ends.lower[0] <= delta:
+        for_lower = [0.0, 0.0]
+    start = _guess(pair, max(delta - floor[1], 1e-300), n)
+    for attempt in range(12):
+        brackets = [(low, high) for low, high in (for_upper, for_lower) if high - low > 1e-9 * high]
+        if not brackets:
             break
-        grid = []
-        if open_lower > 0:
-            grid.append(np.linspace(proven_below, above_lower, 18)[1:-1])
-        if open_upper > 0:
-            grid.append(np.linspace(below_upper, proven_above, 18)[1:-1])
-        if not grid:
+        points = np.concatenate([np.linspace(*bracket, 16) for bracket in brackets])
+        if attempt == 0 and start is not None:
+            points = np.concatenate([points[::8], np.linspace(*start, 400)])
+        elif attempt > 0:
+            points = np.concatenate([np.linspace(*bracket, 400) for bracket in brackets])
+        points = np.unique(points[(points > 0) & (points < top)])
+        if points.size == 0:
             break
-        points = np.unique(np.concatenate(grid))
         bounds = _delta_bounds(pair, points, n, "adp", buckets)
-        if open_lower > 0:
-            proves = points[(bounds.lower > delta) & (points > proven_below)]
-            proven_below = float(proves.max()) if proves.size else proven_below
-            fails = points[(bounds.lower <= delta) & (points > proven_below)]
-            above_lower = min(above_lower, float(fails.min())) if fails.size else above_lower
-        if open_upper > 0:
-            proves = points[bounds.upper <= delta]
-            proven_above = min(proven_above, float(proves.min())) if proves.size else proven_above
-            fails = points[(bounds.upper > delta) & (points < proven_above)]
-            below_upper = max(below_upper, float(fails.max())) if fails.size else below_upper
-    return proven_below, proven_above
+        before = [*for_upper, *for_lower]
+        _narrow(for_upper, points, bounds.upper <= delta)
+        _narrow(for_lower, points, bounds.lower <= delta)
+        if [*for_upper, *for_lower] == before and attempt > 1:
+            break
+    return for_lower[0], for_upper[1]
+
+
+def _narrow(bracket: list[float], points: np.ndarray, enough: np.ndarray) -> None:
+    inside = (points > bracket[0]) & (points < bracket[1])
+    if (inside & enough).any():
+        bracket[1] = points[inside & enough].min().item()
+    inside &= points < bracket[1]
+    if (inside & ~enough).any():
+        bracket[0] = points[inside & ~enough].max().item()
+
+
+def _guess(pair: _Pair, delta: float, n: int) -> tuple[float, float] | None:
+    """An interval likely to hold epsilon, from Chernoff's bound; only speed depends on it."""
+    if pair.atoms.size == 0:
+        return None
+    low, high = 0.0, 1.0
+    while high < 1e7 and _log_chernoff(pair.atoms, high, n)[0] > math.log(delta):
+        low, high = high, 2 * high
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _log_chernoff(pair.atoms, middle, n)[0] > math.log(delta) else (low, middle)
+    _, epsilon, deviation = _log_chernoff(pair.atoms, high, n)
+    return max(0.0, epsilon - 3 * deviation), epsilon + deviation
+
+
+def _log_chernoff(atoms: Atoms, theta: float, n: int) -> tuple[float, float, float]:
+    """(log of the bound on delta at epsilon, epsilon = n Lambda'(theta), standard deviation of the n-fold loss)."""
+    value, mean, variance = cumulant(atoms, theta)
+    return n * (value - theta * mean), n * mean, math.sqrt(n * variance)
 
 
 def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, buckets: int) -> DeltaBounds:
@@ -183,8 +220,14 @@ def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, bucke
     for_upper = (flat + min(0.0, ratio - slack)) * (1 - 2 * U)
     lower, upper = _literal_and_normalised(pair, for_lower, for_upper, n, kind, buckets)
     floor = _infinite_mass(pair, n)
-    upper = np.clip(upper * (1 + 4 * U), 0.0, 1.0)
-    lower = np.clip(np.maximum(lower * (1 - 4 * U), floor[0]), 0.0, upper)
+    # One step further out: below 1e-308 a relative margin is lost to rounding.
+    upper = np.clip(np.where(upper > 0, np.nextafter(upper * (1 + 4 * U), 2.0), 0.0), 0.0, 1.0)
+    lower = np.nextafter(np.maximum(lower * (1 - 4 * U), floor[0]), 0.0)
+    lower = np.clip(lower, 0.0, upper)
+    # What bounds delta at one epsilon from above bounds it at greater ones; from below, at smaller ones.
+    order = np.argsort(flat, kind="stable")
+    upper[order] = np.minimum.accumulate(upper[order])
+    lower[order] = np.maximum.accumulate(lower[order][::-1])[::-1]
     if epsilons.ndim == 0:
         return DeltaBounds(float(lower[0]), float(upper[0]), floor[0])
     return DeltaBounds(lower.reshape(epsilons.shape), upper.reshape(epsilons.shape), floor[0])
@@ -221,7 +264,7 @@ def _literal_and_normalised(
     if n == 1 and order.size:
         finite = _single(atoms, for_lower[order], for_upper[order], kind)
         lower[order] += finite[0] * shrink
-        upper[order] += finite[1] * grow
+        upper[order] += np.maximum(finite[1] * grow, SMALLEST)
         return lower, upper
     rounding, bounds = (connect_the_dots, divergence_bounds) if kind == "adp" else (round_down, tail_bounds)
     while order.size:
@@ -247,7 +290,7 @@ def _literal_and_normalised(
         infinite = _infinite_mass(rest, n)
         penalty = 1.01 * n * cut * np.exp(np.minimum(for_lower[now] + 2 * n * SUM_TOLERANCE, 700.0))
         lower[now] = infinite[0] + np.maximum(finite[0], 0.0) * shrink - penalty
-        upper[now] = infinite[1] + finite[1] * grow
+        upper[now] = infinite[1] + np.maximum(finite[1] * grow, SMALLEST)
     return lower, upper
 
 
@@ -255,7 +298,7 @@ def _tilt_and_window(atoms: Atoms, epsilon: float, n: int, buckets: int) -> tupl
     """The saddle point's tilt, less where a lattice of ``buckets`` places could not resolve it, and its window."""
     tilt = saddle_point(atoms, epsilon, n)
     window = choose_window(atoms, tilt, n)
-    while tilt * (window.top - window.bottom) > 100.0 * transform_length(buckets):
+    while tilt * (window.top - window.bottom) * math.sqrt(n) > 2.0 * transform_length(buckets):
         tilt *= 0.5
         window = choose_window(atoms, tilt, n)
     return tilt, window
