@@ -51,7 +51,8 @@ class Buckets:
 
     width: (W,) widths t. half: m. compositions: n. ends, scale: (W, 2m + 2), the lower ends e^(l_j) of the
     intervals (the first, below the bottom bucket, is 0) and 1/(1 - e^-t) or 1 at both extremes. payoffs: g on
-    the buckets (n = 1), else its spectrum for convolutions of length ``size``.
+    the buckets (n = 1), else its spectrum for convolutions of length ``size``. tilt: theta of the Chernoff bound on
+    what leaves a circle, (W,), None where nothing can.
     """
 
     width: Any
@@ -61,6 +62,7 @@ class Buckets:
     scale: Any
     payoffs: Any
     size: int
+    tilt: Any = None
 
 
 def adp(
@@ -164,7 +166,9 @@ def choose_buckets(
 
     A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 32 m it is done on a circle
     of that length, at least 32 mu round, on which sums from a quarter of it below zero downwards are
-    given the payoff 1: what wraps around, from either side, is over-counted, never under-counted.
+    given the payoff 1, so that what wraps around from below is over-counted. What could wrap around from above is
+    bounded by e^(-theta T) (E e^(theta loss))^n, theta = 6/mu, T the end of the circle, and added to delta: nothing
+    as long as the distributions resemble those given here, and a slope back to them otherwise.
     """
     xp = array_namespace(a, b)
     half = _half(buckets)
@@ -178,10 +182,13 @@ def choose_buckets(
     square = xp.sum(mass * clipped * clipped, axis=-1) / total
     spread = xp.sqrt(compositions * xp.maximum(square - mean * mean, 0.0))
     largest = xp.max(xp.abs(loss), axis=-1)
-    top = xp.minimum(epsilon + 6.0 * spread, 1.05 * largest + 1e-6)
+    top = xp.minimum(epsilon + xp.minimum(6.0 * spread, 8.0), 1.05 * largest + 1e-6)
     least = xp.full_like(top, 1e-6 / half)
+    tilt = None
     if size:
-        least = xp.maximum(least, xp.maximum(32.0 * spread, 1.6 * (epsilon + 10.0 * spread)) / size)
+        centre = xp.maximum(compositions * mean, 0.0)
+        least = xp.maximum(least, xp.maximum(32.0 * spread, 1.6 * (epsilon + centre + 10.0 * spread)) / size)
+        tilt = 6.0 / xp.maximum(spread, least)
     width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(top / half, least))) / 4.0)
     if compositions == 1:
         if epsilon > 0:
@@ -190,14 +197,14 @@ def choose_buckets(
 
     best, best_delta = width, None
     for _ in range(_HALVINGS):
-        plan = _prepare(xp, "adp", width, half, epsilon, compositions, smoothing, size)
+        plan = _prepare(xp, "adp", width, half, epsilon, compositions, smoothing, size, tilt)
         delta = _bucketed_delta(xp, plan, *_split(xp, a, b, plan)[1:])[0]
         if best_delta is None:
             best_delta = delta
         best = xp.where(delta < best_delta, width, best)
         best_delta = xp.minimum(delta, best_delta)
         width = xp.where(0.5 * width >= least, 0.5 * width, width)
-    return _prepare(xp, kind, best, half, epsilon, compositions, smoothing, size)
+    return _prepare(xp, kind, best, half, epsilon, compositions, smoothing, size, tilt)
 
 
 def _bucketed(a, b, kind, epsilon, compositions, buckets, width, smoothing):
@@ -224,16 +231,29 @@ def _bucketed_delta(xp, plan: Buckets, sum_a, sum_b):
     beta = upper[:, :-1] + (sum_a - upper)[:, 1:]
     values = _values(xp, beta, plan)
     floor, floor_slope = _distinguishing_events(xp, upper[:, -1], plan.compositions)
-    return xp.sum(beta * values, axis=-1) + floor, values, floor_slope
+    delta = xp.sum(beta * values, axis=-1) + floor
+    if plan.tilt is not None:
+        powers = xp.exp(xp.minimum(plan.tilt[:, None] * plan.width[:, None] * _positions(xp, plan.half), 600.0))
+        moment = xp.maximum(xp.sum(beta * powers, axis=-1), 1e-300)
+        end = plan.width * (plan.size - 3 * plan.size // 8)
+        exponent = plan.compositions * xp.log(moment) - plan.tilt * end
+        bound = xp.exp(xp.minimum(exponent, 0.0))
+        delta = delta + xp.where(exponent > 0, 1.0 + exponent, bound)
+        values = values + (bound / moment)[:, None] * powers
+    return delta, values, floor_slope
 
 
-def _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size) -> Buckets:
+def _positions(xp, reach: int):
+    return xp.arange(-reach, reach + 1)
+
+
+def _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size, tilt=None) -> Buckets:
     step = width[:, None]
     one = xp.ones_like(step)
-    ends = xp.exp(xp.minimum(xp.arange(-half, half + 1) * step, 700.0))
+    ends = xp.exp(xp.minimum(_positions(xp, half) * step, 700.0))
     inner = xp.broadcast_to(-1.0 / xp.expm1(-step), (len(width), 2 * half))
     if compositions == 1:
-        payoffs = PAYOFFS[kind](xp, xp.arange(-half, half + 1) * step, epsilon, smoothing)
+        payoffs = PAYOFFS[kind](xp, _positions(xp, half) * step, epsilon, smoothing)
     else:
         reach = half * compositions
         lowest = -3 * size // 8 if size else -reach
@@ -251,6 +271,7 @@ def _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size) -> B
         scale=xp.concatenate([one, inner, one], axis=-1),
         payoffs=payoffs,
         size=size,
+        tilt=tilt,
     )
 
 
