@@ -13,9 +13,13 @@ min_version("9.10")
 configfile: "config.yaml"
 
 
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+# Jobs run the interpreter that runs Snakemake, on this repository's sources, wherever they land.
+SOURCES = str(Path(workflow.basedir) / "src")
+sys.path.insert(0, SOURCES)
+for variable, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", SOURCES)):
+    os.environ.update({variable: os.pathsep.join(filter(None, [first, os.environ.get(variable)]))})
 
-from optnoise import plan
+from optnoise import plan, resources
 from optnoise.sources import closure
 
 try:
@@ -31,6 +35,7 @@ wildcard_constraints:
     run=r"[\w.+-]+",
 
 
+include: "rules/runs.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"
 include: "rules/reduce.smk"

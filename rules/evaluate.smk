@@ -9,6 +9,10 @@ rule evaluate:
         table="results/evaluation/{experiment}/{run}.csv",
     log:
         "logs/evaluate/{experiment}/{run}.log",
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        **asks(evaluation_request),
     params:
         spec=lambda wildcards: run_of(wildcards).evaluation_json,
     message:

@@ -1,14 +1,6 @@
 # One rule for each figure, named as the figure: PDF, PNG and a caption from cached files.
 
 
-def files_of(kind, experiments):
-    """The files of this kind that a figure reads."""
-    if kind == "frontier":
-        return [f"results/frontier/{name}.csv" for name in experiments]
-    ending = {"noise": "npz", "evaluation": "csv"}[kind]
-    return [f"results/{kind}/{name}/{run}.{ending}" for name in experiments for run in RUNS[name]]
-
-
 for figure, reads in settings["figures"].items():
 
     rule:
@@ -26,8 +18,12 @@ for figure, reads in settings["figures"].items():
             caption=f"results/figures/{figure}.md",
         log:
             f"logs/figures/{figure}.log",
+        conda:
+            "../envs/cpu.yaml"
+        resources:
+            **asks(small_request),
         params:
-            figure=f"results/figures/{figure}",
+            figure=lambda wildcards, output: output.png.removesuffix(".png"),
         message:
             f"Drawing {figure}"
         shell:

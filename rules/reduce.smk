@@ -11,6 +11,10 @@ rule reduce:
         table="results/frontier/{experiment}.csv",
     log:
         "logs/reduce/{experiment}.log",
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        **asks(small_request),
     message:
         "Reducing {wildcards.experiment} to its utility-privacy frontier"
     shell:

@@ -1,20 +1,6 @@
 # Noise: learned by training, analytic by a formula, or matched in utility to learned noise.
 
 
-def run_of(wildcards):
-    """The run that a job's wildcards name; asking for one that the config does not have is an error."""
-    try:
-        return RUNS[wildcards.experiment][wildcards.run]
-    except KeyError:
-        known = ", ".join(RUNS[wildcards.experiment])
-        raise WorkflowError(f"{wildcards.experiment} has no run {wildcards.run!r}; it has {known}") from None
-
-
-def experiments_of(kind):
-    """A wildcard constraint: the experiments of this kind."""
-    return "|".join(name for name, runs in RUNS.items() if next(iter(runs.values())).kind == kind) or "(?!)"
-
-
 rule train:
     input:
         code=closure("scripts/train.py"),
@@ -24,6 +10,10 @@ rule train:
         "logs/train/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("learned"),
+    conda:
+        lambda wildcards: "../envs/gpu.yaml" if training_request(wildcards).gpus else "../envs/cpu.yaml"
+    resources:
+        **asks(training_request),
     params:
         spec=lambda wildcards: run_of(wildcards).noise_json,
     message:
@@ -41,6 +31,10 @@ rule analytic:
         "logs/analytic/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("analytic"),
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        **asks(small_request),
     params:
         spec=lambda wildcards: run_of(wildcards).noise_json,
     message:
@@ -59,6 +53,10 @@ rule match:
         "logs/match/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("matched"),
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        **asks(small_request),
     params:
         spec=lambda wildcards: run_of(wildcards).noise_json,
     message:

@@ -19,6 +19,8 @@ COPIED = (
     "matplotlibrc",
     "config",
     "rules",
+    "profiles",
+    "envs",
     "scripts",
     "src",
     "tests/tiny",
