@@ -101,9 +101,26 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` for the first fault that the JSON schema finds in a resolved config."""
     from jsonschema import Draft202012Validator
 
+    config = _ends(config)
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: _position(config, error.path))
     if errors:
         raise ConfigError(_one_line(errors[0]))
+
+
+def _ends(value: Any) -> Any:
+    """The config with every rising list of floats cut to its ends and one between: no bound tells them from the list.
+
+    A curve of thousands of epsilons, in every experiment that draws one, would else be most of the time of a dry run.
+    """
+    if isinstance(value, Mapping):
+        return {key: _ends(item) for key, item in value.items()}
+    if isinstance(value, list):
+        inner = value[1:-1]
+        if inner and set(map(type, inner)) == {float} and all(low < high for low, high in itertools.pairwise(value)):
+            # one that is not whole, if there is one: a list of integers must not have it
+            return [value[0], next((item for item in inner if not item.is_integer()), inner[0]), value[-1]]
+        return [_ends(item) for item in value]
+    return value
 
 
 def _position(config: Any, path: Iterable[str | int]) -> list[int]:

@@ -123,10 +123,10 @@ def canonical_json(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """Whole floats become integers, so that 1 and 1.0 in a config are the same value."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
     return value
