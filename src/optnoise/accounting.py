@@ -216,10 +216,13 @@ def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, bucke
         raise ValueError(f"epsilon: {epsilon!r} is not allowed; it must be finite and >= 0")
     flat = epsilons.ravel()
     ratio, slack = n * pair.log_ratio, n * pair.slack + 4 * U * abs(n * pair.log_ratio)
-    for_lower = (flat + max(0.0, ratio + slack)) * (1 + 2 * U)
-    for_upper = (flat + min(0.0, ratio - slack)) * (1 - 2 * U)
+    for_lower = np.nextafter(flat + max(0.0, ratio + slack), math.inf)
+    for_upper = np.nextafter(flat + min(0.0, ratio - slack), -math.inf)
     lower, upper = _literal_and_normalised(pair, for_lower, for_upper, n, kind, buckets)
     floor = _infinite_mass(pair, n)
+    if n > 1:
+        one = _bounds_from_one_fold(pair, flat, n, kind, buckets)
+        lower, upper = np.maximum(lower, one[0]), np.minimum(upper, one[1])
     # One step further out: below 1e-308 a relative margin is lost to rounding.
     upper = np.clip(np.where(upper > 0, np.nextafter(upper * (1 + 4 * U), 2.0), 0.0), 0.0, 1.0)
     lower = np.nextafter(np.maximum(lower * (1 - 4 * U), floor[0]), 0.0)
@@ -231,6 +234,24 @@ def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, bucke
     if epsilons.ndim == 0:
         return DeltaBounds(float(lower[0]), float(upper[0]), floor[0])
     return DeltaBounds(lower.reshape(epsilons.shape), upper.reshape(epsilons.shape), floor[0])
+
+
+def _bounds_from_one_fold(
+    pair: _Pair, epsilon: np.ndarray, n: int, kind: str, buckets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """delta_1(eps) <= delta_n(eps) <= n delta_1(eps/n): post-processing, and basic composition.
+
+    Direct sums, so exact where rounding to a lattice says little: near the largest loss, or for A close to B. (A
+    loss sum above eps needs one loss above eps/n, so the upper bound holds for ``pdp`` too; the lower does not.)
+    Both readings of the masses are covered by a shift of n times the single one's and a factor (sum A)^n.
+    """
+    shift = n * (abs(pair.log_ratio) + pair.slack)
+    above = np.nextafter(epsilon + shift, math.inf)
+    below = np.nextafter(epsilon / n - shift / n, -math.inf)
+    lower, upper = _literal_and_normalised(pair, above, below, 1, kind, buckets)
+    scale, slack = n * pair.log_total, n * pair.slack
+    lower = lower * math.exp(min(0.0, scale) - slack) if kind == "adp" else np.zeros(epsilon.shape)
+    return lower, n * upper * math.exp(max(0.0, scale) + slack)
 
 
 def _infinite_mass(pair: _Pair, n: int) -> tuple[float, float]:
@@ -271,8 +292,8 @@ def _literal_and_normalised(
         lowest, highest = float(for_upper[order[0]]), float(for_upper[order[-1]])
         rest, cut = pair, 0.0
         if kind == "adp":
-            rest, cut = _cut_large_losses(pair, lowest, n, single=lowest == highest)
-        served = for_upper[order] <= lowest + (25.0 if cut else 500.0)
+            rest, cut = _cut_large_losses(pair, lowest, highest, n)
+        served = for_upper[order] <= lowest + 500.0
         finite = (0.0, 0.0)
         if rest.atoms.size and n * rest.atoms.extremes[1] * (1 + 4 * U) > lowest:
             tilt, window = _tilt_and_window(rest.atoms, lowest, n, buckets)
@@ -304,7 +325,7 @@ def _tilt_and_window(atoms: Atoms, epsilon: float, n: int, buckets: int) -> tupl
     return tilt, window
 
 
-def _cut_large_losses(pair: _Pair, epsilon: float, n: int, *, single: bool) -> tuple[_Pair, float]:
+def _cut_large_losses(pair: _Pair, epsilon: float, highest: float, n: int) -> tuple[_Pair, float]:
     """(pair with its largest losses made infinite, mass of B that this removed).
 
     Losses far above epsilon count as infinite to all digits, but would widen the window of the composition.
@@ -322,11 +343,16 @@ def _cut_large_losses(pair: _Pair, epsilon: float, n: int, *, single: bool) -> t
     for _ in range(2):
         # Chernoff's bound says how large delta may be; what is removed must not matter beside it.
         theta = saddle_point(rest.atoms, epsilon, n)
-        estimate = min(n * cumulant(rest.atoms, theta)[0] - theta * epsilon, 0.0)
+        value, _, variance = cumulant(rest.atoms, theta)
+        end = min(highest, epsilon + 2 * REACH * math.sqrt(n * variance))
+        if end > epsilon:
+            theta = saddle_point(rest.atoms, end, n)
+            value, _, _ = cumulant(rest.atoms, theta)
+        estimate = min(n * value - theta * end, 0.0)
         estimate = max(estimate, math.log(max(n * rest.infinite, 1e-300)))
         with np.errstate(divide="ignore"):
-            behind_log = np.log(behind) + math.log(n) + epsilon
-        removable = np.flatnonzero(behind_log <= min(estimate, 0.0) - (25.0 if single else 50.0))
+            behind_log = np.log(behind) + math.log(n) + end
+        removable = np.flatnonzero(behind_log <= min(estimate, 0.0) - 25.0)
         if removable.size == 0:
             break
         removed = place >= int(removable[0])

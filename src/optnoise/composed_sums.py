@@ -28,9 +28,10 @@ def divergence_bounds(
 
     The upper bound is read at ``for_upper``, the lower one at ``for_lower``, less the lattice's gap.
     """
-    table = _SuffixSums(composed, float(min(for_upper.min(), for_lower.min())))
-    if table.hopeless:
+    lowest = float(min(for_upper.min(), for_lower.min()))
+    if _hopeless(composed, lowest):
         return np.zeros(for_lower.shape), np.ones(for_upper.shape)
+    table = _SuffixSums(composed, lowest)
     lower = table.lower(for_lower, hockey_stick=True) - table.lattice_gap(for_lower)
     return lower, table.upper(for_upper, hockey_stick=True)
 
@@ -38,10 +39,17 @@ def divergence_bounds(
 def tail_bounds(composed: Composed, for_upper: np.ndarray, for_lower: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(lower, upper) bounds on P[sum L > eps] from a lattice of losses rounded down."""
     for_upper = for_upper - sum(count * step for step, count in composed.roundings) * (1 + 8 * U)
-    table = _SuffixSums(composed, float(min(for_upper.min(), for_lower.min())))
-    if table.hopeless:
+    lowest = float(min(for_upper.min(), for_lower.min()))
+    if _hopeless(composed, lowest):
         return np.zeros(for_lower.shape), np.ones(for_upper.shape)
+    table = _SuffixSums(composed, lowest)
     return table.lower(for_lower, hockey_stick=False), table.upper(for_upper, hockey_stick=False)
+
+
+def _hopeless(composed: Composed, lowest: float) -> bool:
+    """Whether only trivial bounds are left: too few buckets for the tilt, or numbers beyond the range of floats."""
+    reference = max(lowest, composed.start * composed.step)
+    return not (composed.growth <= 1.0 and composed.log_scale - composed.tilt * reference <= 600.0)
 
 
 class _SuffixSums:
@@ -70,9 +78,7 @@ class _SuffixSums:
         largest = max(abs(composed.start), abs(composed.start + self.length)) * step + abs(self.reference)
         exponents = (abs(composed.log_scale) + (theta + 1) * largest + 50) * 8 * U
         self.growth = math.exp(composed.growth + exponents)
-        log_scale = composed.log_scale - theta * self.reference
-        self.hopeless = log_scale > 600.0 or composed.growth > 1.0
-        self.scale = math.exp(min(log_scale, 600.0))
+        self.scale = math.exp(composed.log_scale - theta * self.reference)
 
     def spread(self, stage: int, rounded: float) -> tuple[float, float]:
         """(half-width in final steps, confidence) of what ``rounded`` roundings of a stage add up to: w_m, kappa."""
@@ -99,18 +105,25 @@ class _SuffixSums:
 
     def value(self, epsilon: np.ndarray, hockey_stick: bool) -> tuple[np.ndarray, np.ndarray]:
         """(sum over the window, its error from sums and entries), before scaling."""
-        theta, step = self.composed.tilt, self.composed.step
+        composed = self.composed
+        theta, step = composed.tilt, composed.step
         position = self.position(epsilon)
         value = plain = self.read(self.plain, position)
         error = plain * self.summing
-        # sum of e^(-theta x) f(x) over a lattice: f(x) <= 1, and sup e^(-theta x/2) f(x) <= 1/(1 + theta/2).
-        rate = theta / 2 if hockey_stick else theta
-        places = min(self.length, -1 / math.expm1(-rate * step)) if theta > 0 else self.length
+        places = np.clip(self.length - position, 0, self.length)
+        first_norm, second_norm = places, np.sqrt(places)
+        if theta > 0:
+            # Sums over a lattice of e^(-theta x) f(x) and its square: sup e^(-theta x/2) f(x) <= 1/(1 + theta/2).
+            rate = theta if hockey_stick else 2 * theta
+            first_norm = np.minimum(first_norm, -1 / math.expm1(-rate / 2 * step))
+            second_norm = np.minimum(second_norm, math.sqrt(-1 / math.expm1(-rate * step)))
+        height = 1.0
         if hockey_stick:
+            height = np.minimum(1 / (1 + theta / 2), places * step)
             discounted = self.read(self.discounted, position) * np.exp(epsilon - self.reference)
             value, error = plain - discounted, (plain + discounted) * self.summing
-            places /= 1 + theta / 2
-        return value, error + self.composed.entry_error * places * self.decay(epsilon)
+        noise = np.minimum(composed.entry_error * first_norm, composed.norm_error * second_norm)
+        return value, error + noise * height * self.decay(epsilon)
 
     def upper(self, epsilon: np.ndarray, hockey_stick: bool) -> np.ndarray:
         composed = self.composed
@@ -157,8 +170,9 @@ class _SuffixSums:
         inside = self.read(self.plain, below)
         error = inside * self.summing
         inside = inside - self.read(self.plain, position + reach)
-        entries = composed.entry_error * (2 * reach + 2) + composed.outside + composed.stray
-        error = error + entries * self.decay(epsilon - (reach + 1) * composed.step)
+        noise = min(composed.entry_error * (2 * reach + 2), composed.norm_error * math.sqrt(2 * reach + 2))
+        noise += composed.outside + composed.stray
+        error = error + noise * self.decay(epsilon - (reach + 1) * composed.step)
         probability = np.minimum((inside + error) * self.scale * self.growth, 1.0)
         # Where the table does not reach down far enough, only the trivial bound is left.
         return np.where((below < self.first) & (self.first > 0), 1.0, probability)

@@ -45,6 +45,8 @@ mass, and the entries' errors, are "stray": they count at most fully, and are ad
 below 8 U per bit). With X the exact transform, |X_k| <= 1 up to rho, and ||e||_2 <= e_X = eps_F sqrt(N) ||x||_2:
 |fl(X)_k^n - X_k^n| <= n (|X_k| + e_X)^(n-1) |e_k| + 4 n U |X_k|^n. Summed by Cauchy-Schwarz and transformed
 back, an entry of c is off by at most (n ||(|X| + e_X)^(n-1)||_2 e_X + 4 n U || |X|^n ||_1)/N + eps_F ||c||_2.
+By Parseval, all entries together are off by at most (1.1 n e_X + 4 n U || |X|^n ||_2)/sqrt(N) + eps_F ||c||_2 in the
+2-norm. A weighted sum over entries uses whichever of the two is smaller for its weights.
 
 **Float losses.** Losses come with error bounds e; the lattice is built from L + e, which only raises D, and the
 lower bound is read at eps + 2 n max e, which only lowers it.
@@ -73,8 +75,9 @@ class Composed:
     """Tilted masses of a composed lattice distribution on a window, and what bounds the sums over it.
 
     The mass at loss (start + i) step is (tilted[i] +- entry_error) exp(log_scale - tilt loss), within a factor
-    e^(+-growth) and up to ``stray`` tilted mass anywhere. ``above`` and ``outside`` bound the tilted mass above
-    the window and on both sides of it. ``roundings`` are the lattices passed, as (step, number of roundings).
+    e^(+-growth) and up to ``stray`` tilted mass anywhere; ``norm_error`` bounds the entries' errors in the
+    2-norm. ``above`` and ``outside`` bound the tilted mass above the window and on both sides of it.
+    ``roundings`` are the lattices passed, as (step, number of roundings).
     """
 
     tilted: Any
@@ -83,6 +86,7 @@ class Composed:
     tilt: float
     log_scale: float
     entry_error: float
+    norm_error: float
     above: float
     outside: float
     stray: float
@@ -109,10 +113,11 @@ def compose(atoms: Atoms, tilt: float, window: Window, compositions: int, bucket
     raised = atoms.losses + atoms.errors if rounding is connect_the_dots else atoms.losses - atoms.errors
     weights, weight_error = _tilted(atoms, raised, tilt, level)
     first = _Part(raised, weights, n)
-    if n < TWO_STAGES:
+    block = round(n**0.45)
+    fine = choose_window(atoms, tilt, block) if n >= TWO_STAGES else window
+    if fine.top - fine.bottom > 0.5 * (window.top - window.bottom):
         composed = _fold([first], tilt, window, length, rounding)
     else:
-        block = round(n**0.45)
         composed = _fold_blocks(first, [(block, n // block), (n % block, 1)], atoms, tilt, window, length, rounding)
     return replace(composed, log_scale=n * level, growth=composed.growth + n * weight_error)
 
@@ -189,7 +194,8 @@ def _fold_blocks(
         xp = array_namespace(block.tilted)
         losses = (block.start + xp.arange(length, dtype=np.float64)) * block.step
         parts.append(_Part(losses, block.tilted, times))
-        stray += times * (length * block.entry_error + block.outside)
+        noise = min(length * block.entry_error, math.sqrt(length) * block.norm_error)
+        stray += times * (noise + block.outside)
         growth += times * block.growth
         folds += size * times
         steps.append(block.step)
@@ -238,7 +244,10 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
         log_below += part.count * _log_moment(index * step, lower, upper, below[0], step)
         log_above += part.count * _log_moment(index * step, lower, upper, above[0], step)
         spectra.append((x, part.count))
-    c, entry_error = _convolve(spectra)
+    if sum(count * abs(math.log(x.sum().item())) for x, count in spectra) > 10.0:
+        growth = math.inf  # the lattice is too coarse for the tilt: what follows would say nothing
+        spectra = [(xp.zeros_like(x), count) for x, count in spectra]
+    c, entry_error, norm_error = _convolve(spectra)
     turn = (start - shift) % length
     slack = growth + 1e-9 + 8 * U * (abs(log_below) + abs(log_above) + sum(abs(a * b) for a, b in (below, above)))
     outside_above = math.exp(min(log_above + slack, 700.0))
@@ -249,6 +258,7 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
         tilt=tilt,
         log_scale=0.0,
         entry_error=entry_error,
+        norm_error=norm_error,
         above=outside_above,
         outside=outside_above + math.exp(min(log_below + slack, 700.0)),
         stray=0.0,
@@ -270,8 +280,8 @@ def _log_moment(losses: Any, lower: Any, upper: Any, tilt: float, step: float) -
     return peak + math.log(total)
 
 
-def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float]:
-    """(c, e_c): the circular convolution of all x >= 0, each count times, made >= 0, and its entries' error."""
+def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float, float]:
+    """(c, e_c, 2-norm error): the circular convolution of all x >= 0, each count times, made >= 0."""
     xp = array_namespace(parts[0][0])
     fft = _fft(xp)
     length = parts[0][0].shape[0]
@@ -285,7 +295,9 @@ def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float]:
     cut = 1e-40 ** (1.0 / folds)
     kept = magnitude > cut
     size = magnitude[kept] + errors[most]
-    others = 1.01 if len(parts) > 1 else 1.0
+    others = 1.0
+    for i, (x, count) in enumerate(parts):
+        others *= max(1.0, x.sum().item() * (1 + relative)) ** count if i != most else 1.0
     dropped = length * others * (cut + errors[most]) ** folds
     before = 2 * (size ** (2 * folds - 2)).sum().item() + length * (cut + errors[most]) ** (2 * folds - 2)
     powers = 2 * (size**folds).sum().item() * others
@@ -301,7 +313,10 @@ def _convolve(parts: list[tuple[Any, int]]) -> tuple[Any, float]:
     spectral = 1.1 * (others * math.sqrt(before) * weighted + 4 * count * U * powers + dropped)
     norm = math.sqrt((c * c).sum().item())
     error = spectral / length + relative * (norm + spectral / math.sqrt(length)) + count * 1e-290
-    return xp.maximum(c, 0.0), error
+    largest = max(1.0, magnitude.max().item() + errors[most]) ** folds * others
+    norm_spectral = 1.1 * largest * (weighted + 4 * count * U * math.sqrt(powers)) + dropped
+    norm_error = norm_spectral / math.sqrt(length) * (1 + relative) + relative * norm + length * count * 1e-290
+    return xp.maximum(c, 0.0), error, norm_error
 
 
 def _integer_power(values: Any, n: int) -> Any:

@@ -134,17 +134,27 @@ def choose_window(atoms: Atoms, tilt: float, compositions: int) -> Window:
     value, mean, variance = cumulant(atoms, tilt)
     extreme = max(abs(loss) for loss in atoms.extremes)
     deviation = max(math.sqrt(n * variance), 1e-9 * extreme * n, 1e-9)
+
+    def edge(sign: int, tail: float) -> tuple[float, float]:
+        """(distance from the mean at which Chernoff's bound is e^-tail, the tilt that shows it)."""
+        best = math.inf, tilt
+        step = math.sqrt(2 * tail) / deviation
+        for _ in range(30):
+            growth = n * (cumulant(atoms, tilt + sign * step)[0] - value - sign * step * mean)
+            best = min(best, ((max(growth, 0.0) + tail) / step, tilt + sign * step))
+            # The best step has a growth like the tail; a normal loss has it at once, rare large losses far below.
+            if 0.3 * tail <= growth <= 3 * tail:
+                break
+            step *= min(max(math.sqrt(tail / growth), 0.1), 4.0) if growth > 0 else 4.0
+        return best
+
     sides = []
     for sign in (1, -1):
-        choices = []
-        for reach in (2.0, 4.0, 6.0, 8.0, 11.0):
-            other = tilt + sign * reach / deviation
-            growth = n * (cumulant(atoms, other)[0] - value)
-            # |edge - n mean| at which Chernoff's bound falls to e^-TAIL and to e^-SHORT_TAIL
-            edges = [(growth + tail) / abs(other - tilt) - sign * n * mean for tail in (TAIL, SHORT_TAIL)]
-            choices.append((*edges, other))
-        long, short = min(choices), min(choices, key=lambda choice: choice[1])
-        # A few heavy outliers must not coarsen the whole lattice.
-        sides.append((short[1], short[2]) if 4 * short[1] < long[0] else (long[0], long[2]))
+        side = edge(sign, TAIL)
+        if side[0] > 2 * math.sqrt(2 * TAIL) * deviation:
+            # A few heavy outliers must not coarsen the whole lattice.
+            short = edge(sign, SHORT_TAIL)
+            side = short if 4 * short[0] < side[0] else side
+        sides.append(side)
     (above, top_tilt), (below, bottom_tilt) = sides
     return Window(n * mean - below, n * mean + above, bottom_tilt, top_tilt, n * mean, deviation)
