@@ -37,7 +37,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         " compositions n, and delta over eps in either order, upper bounds. Dotted, where there is one: truncated"
         " Gaussian of equal E x^2. " + " ".join(words)
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         f" bounds, for n = {drawing.listing(shown)} of {drawing.listing(ns)}. A noise is worth the larger of its two. "
         + " ".join(words)
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 def sentence(table) -> str:

@@ -5,6 +5,7 @@ import numpy as np
 
 from optnoise import drawing, style
 from optnoise.figures import Inputs, run
+from optnoise.storage import NoiseFile
 
 ROWS = [("adp", "l1"), ("adp", "l2"), ("ma", "l1"), ("ma", "l2")]
 MOST_COLUMNS = 4
@@ -20,6 +21,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
                 runs[method, loss, noise.meta["spec"]["compositions"]] = noise
                 weights |= set(noise.weights)
     shown = drawing.evenly({n for *_, n in runs}, MOST_COLUMNS)
+    ranks = {weight: rank for rank, weight in enumerate(sorted(weights))}
+    colours = {weight: style.rank_colour(rank, len(ranks)) for weight, rank in ranks.items()}
     figure, axes = plt.subplots(len(ROWS), len(shown), figsize=(style.WIDTH, 7.2), squeeze=False)
     for row, (method, loss) in enumerate(ROWS):
         for column, n in enumerate(shown):
@@ -28,12 +31,12 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
             if (method, loss, n) not in runs:
                 drawing.note(panel, "not trained")
                 continue
-            gallery(panel, runs[method, loss, n])
+            gallery(panel, runs[method, loss, n], colours)
             panel.set_title(f"{method.upper()}, {loss.upper()}, $n = {n}$")
         axes[row, 0].set_ylabel("density")
     for panel in axes[-1]:
         panel.set_xlabel("noise $x$ (sensitivities)")
-    entries = [drawing.entry(f"$w = {weight:g}$", color=style.weight_colour(weight)) for weight in sorted(weights)]
+    entries = [drawing.entry(f"$w = {weight:g}$", color=colour) for weight, colour in colours.items()]
     drawing.legend_below(figure, entries, columns=min(5, len(entries)))
     spreads = {key: spread(noise) for key, noise in runs.items()}
     wider = [spreads[method, loss, shown[-1]] > spreads[method, loss, shown[0]] for method, loss in ROWS]
@@ -43,19 +46,19 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         f" median) noise for n = {shown[-1]} is wider than for n = {shown[0]} in {sum(wider)} of {len(wider)} rows;"
         f" rms {drawing.between(spreads.values())} over all."
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
-def gallery(panel: plt.Axes, noise) -> None:
+def gallery(panel: plt.Axes, noise: NoiseFile, colours: dict) -> None:
     """Every weight's noise of one run, out to some root mean squares of the widest."""
     for index in np.argsort(noise.weights):
-        drawing.draw_density(panel, noise, index, color=style.weight_colour(noise.weights[index]), linewidth=0.8)
+        drawing.draw_density(panel, noise, index, color=colours[noise.weights[index]], linewidth=0.8)
     widest = float(np.sqrt(noise.p @ noise.x**2).max())
     reach = min(REACH * widest, drawing.half_width(noise))
     panel.set_xlim(-reach, reach)
 
 
-def spread(noise) -> float:
+def spread(noise: NoiseFile) -> float:
     """The root mean square of the noise of the median weight."""
     middle = np.argsort(noise.weights)[noise.weights.size // 2]
     return float(np.sqrt(noise.p[middle] @ noise.x**2))

@@ -32,15 +32,15 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
                 noise,
                 color=style.method_colour(method),
                 linestyle=style.method_line(method),
-                label=f"{style.method_name(method)}: $E|x|$ = {u1:.4g}",
+                label=style.method_name(method) + ("" if index else f": $E|x|$ = {u1:.4g}"),
                 **look,
             )
         if index:
             drawing.log_axes(axes, "y")
         axes.set(xlabel="noise $x$ (sensitivities)", ylabel="density", xlim=(-width, width))
         axes.set_title(f"$r = {width:g}$")
-        axes.legend(loc="upper right" if not index else "lower center")
-    return figure, caption(inputs, noises, widths)
+    panels["r0"].legend(loc="upper right")
+    return drawing.finish(figure), caption(inputs, noises, widths)
 
 
 def caption(inputs: Inputs, noises: dict, widths: list) -> str:
@@ -52,9 +52,7 @@ def caption(inputs: Inputs, noises: dict, widths: list) -> str:
         (learned_run, learned), (analytic_run, analytic) = noises["adp"][width], noises["staircase"][width]
         distance = drawing.total_variation(learned.p[0], analytic.p[0])
         runs = {"adp": learned_run, "analytic": analytic_run}
-        deltas = {
-            name: drawing.delta_at(table[table["run"] == runs[name]], epsilon) for name, table in tables.items()
-        }
+        deltas = {name: drawing.delta_at(table[table["run"] == runs[name]], epsilon) for name, table in tables.items()}
         lines.append(
             f"r = {width:g}: total variation distance {drawing.number(distance)}, delta"
             f" {drawing.number(deltas['adp'], 5)} against the staircase's {drawing.number(deltas['analytic'], 5)}"

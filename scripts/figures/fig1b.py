@@ -19,9 +19,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     epsilon = next(iter(towers.values())).meta["spec"]["epsilon"]
     staircase_run, staircase = drawing.by_half_width(inputs.noises("stairs_analytic"))[width]
     monotone_run, monotone = drawing.by_half_width(inputs.noises("stairs_adp"))[width]
-    shown = {models[run]: ("towers", run, noise) for run, noise in towers.items()}
-    shown |= {"adp": ("stairs_adp", monotone_run, monotone)}
-    shown |= {"staircase": ("stairs_analytic", staircase_run, staircase)}
+    shown = {"staircase": ("stairs_analytic", staircase_run, staircase), "adp": ("stairs_adp", monotone_run, monotone)}
+    shown |= {models[run]: ("towers", run, noise) for run, noise in towers.items()}
 
     figure, axes = plt.subplots(1, len(towers) + 1, figsize=(style.WIDTH, 2.9), width_ratios=[1] * len(towers) + [1.1])
     labels, words, shifts = {}, [], {}
@@ -43,13 +42,15 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         panel.legend(loc="upper center", fontsize="x-small")
     for name, (distance, delta) in shifts.items():
         look = {"color": style.method_colour(name), "linestyle": style.method_line(name)}
-        axes[-1].plot(distance, delta, label=style.method_name(name), linewidth=3 if name == "staircase" else 1.2, **look)
+        axes[-1].plot(
+            distance, delta, label=style.method_name(name), linewidth=3 if name == "staircase" else 1.2, **look
+        )
     axes[-1].set(xlabel="$|q(D) - q(D')|$ (sensitivities)", ylabel=rf"$\delta$ at $\varepsilon = {epsilon}$")
     axes[-1].set_ylim(top=1.5 * axes[-1].get_ylim()[1])
     axes[-1].legend(loc="upper left", fontsize="x-small", ncols=1)
     for letter, panel in zip("abc", axes, strict=False):
         style.panel_letter(panel, letter)
-    return figure, caption(epsilon, words, shifts, towers, models)
+    return drawing.finish(figure), caption(epsilon, words, shifts, towers, models)
 
 
 def delta_by_shift(noise: NoiseFile, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +76,8 @@ def caption(epsilon: float, words: list, shifts: dict, towers: dict, models: dic
         f"Noise for one release at eps = {epsilon}, ADP loss, L1, not held to fall from the centre ({names}), with"
         " the truncated staircase behind, and delta when two neighbouring results differ by less than the sensitivity."
         f" {'; '.join(words)}. Largest delta at a distance below the sensitivity, so protecting differences of exactly"
-        f" 0 or 1 sensitivity only: {drawing.listing(unsafe)}. Largest at the sensitivity itself: {drawing.listing(safe)}."
+        f" 0 or 1 sensitivity only: {drawing.listing(unsafe)}. Largest at the sensitivity itself:"
+        f" {drawing.listing(safe)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Figure 2: delta(eps) of learned and analytic stairs, how far ADP's is from the staircase's, and the noises' closeness."""
+"""Figure 2: delta(eps) of learned and analytic stairs, their relative difference, and how close the noises are."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,14 +44,14 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     drawing.legend_below(figure, handles, columns=3)
     eps = tables["adp"]["eps"]
     caption = (
-        "One release, L1: top, delta over eps of the noises of figure 1a (both orders' larger, upper bounds), with each"
-        " noise's distinguishing events as a thin level; middle, relative difference to the truncated staircase; bottom,"
-        " density over the staircase's on one side of zero. Relative difference of delta between ADP noise and"
+        "One release, L1: top, delta over eps of the noises of figure 1a (both orders' larger, upper bounds), with"
+        " each noise's distinguishing events as a thin level; middle, relative difference to the truncated staircase;"
+        " bottom, density over the staircase's on one side of zero. Relative difference of delta between ADP noise and"
         f" staircase over eps from {eps.min():g} to {eps.max():g}, and distinguishing events of the two: "
         + "; ".join(lines)
         + "."
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 def deltas(axes: plt.Axes, curves: dict) -> None:
@@ -90,7 +90,7 @@ def closeness(axes: plt.Axes, noises: dict) -> None:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = drawing.positive(values / base)
         look = {"color": style.method_colour(method), "linestyle": style.method_line(method), "linewidth": 1.0}
-        axes.stairs(ratio, edges, baseline=None, **look)
+        drawing.draw_steps(axes, ratio, edges, **look)
     axes.axhline(1.0, color=style.method_colour("staircase"), linewidth=0.6)
     drawing.log_axes(axes, "y")
     axes.set_xlabel("noise $x$ (sensitivities)")

@@ -1,4 +1,4 @@
-"""Figure 3: utility against delta of learned noise beside truncated Gaussians for every n; the L2 shape; other epsilons."""
+"""Figure 3: utility against delta, learned noise beside truncated Gaussians, for every n; L2 shape; other epsilons."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,6 +12,7 @@ from optnoise.grid import Grid
 from optnoise.storage import NoiseFile
 
 PANELS = {"a": ("adp", "l1"), "b": ("adp", "l2"), "d": ("ma", "l1"), "e": ("ma", "l2")}
+REACH = 4  # root mean squares of the noise that panel c shows on either side
 PLACES = {"a": (0, 0), "b": (0, 1), "c": (0, 2), "d": (1, 0), "e": (1, 1), "f": (1, 2)}
 
 
@@ -29,34 +30,36 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         ns |= set(table["n"])
         ratios = frontiers(*pair[letter], table, gaussian, "n", style.compositions_colour)
         pair[letter][1].set_xlabel(style.UTILITY_AXIS[loss])
-        pair[letter][0].set_title(f"{style.method_name(method)}, {loss.upper()}")
+        style.panel_letter(pair[letter][0], letter, f"{style.method_name(method)}, {loss.upper()}")
         words.append(f"({letter}) {sentence(table, ratios, 'n')}")
     words.insert(2, f"(c) {shape(*pair['c'], inputs)}")
     other = inputs.frontier("sweep_epsilons")
     n = other["n"].max()
     ratios = frontiers(*pair["f"], other, gaussian[gaussian["n"] == n], "eps", style.epsilon_colour)
     pair["f"][1].set_xlabel(style.UTILITY_AXIS["l1"])
-    pair["f"][0].set_title(f"learned, ADP, L1, $n = {n}$")
-    entries = [drawing.entry(f"{eps:g}", color=style.epsilon_colour(eps)) for eps in sorted(other["eps"].unique())]
-    pair["f"][0].legend(handles=entries, title=r"$\varepsilon$", ncols=2, fontsize="x-small", title_fontsize="x-small")
+    style.panel_letter(pair["f"][0], "f", f"learned, ADP, L1, $n = {n}$")
+    epsilons = [
+        drawing.entry(rf"(f) $\varepsilon = {eps:g}$", color=style.epsilon_colour(eps))
+        for eps in sorted(set(other["eps"]))
+    ]
     words.append(f"(f) n = {n}, {sentence(other, ratios, 'eps')}")
     for letter, (panel, strip) in pair.items():
-        style.panel_letter(panel, letter)
         panel.tick_params(labelbottom=False)
         strip.sharex(panel)
         if letter != "c":
             panel.set_ylabel(r"$\delta$")
             strip.set_ylabel(r"$\delta\,/\,\delta_{\mathrm{Gaussian}}$")
-    drawing.legend_below(figure, [*drawing.compositions_handles(ns), *drawing.frontier_handles()], columns=4)
-    epsilons = drawing.listing(f"{eps:g}" for eps in sorted(inputs.frontier("sweep_adp_l1")["eps"].unique()))
+    handles = [*drawing.compositions_handles(ns), *drawing.frontier_handles(), *epsilons]
+    drawing.legend_below(figure, handles, columns=5)
+    trained = drawing.listing(f"{eps:g}" for eps in sorted(inputs.frontier("sweep_adp_l1")["eps"].unique()))
     caption = (
-        f"Utility loss against delta at eps = {epsilons} (f: as listed) of learned noise, non-dominated noises only,"
+        f"Utility loss against delta at eps = {trained} (f: as listed) of learned noise, non-dominated noises only,"
         " beside truncated Gaussians on the same range (dotted: running minimum over sigma), upper bounds of the larger"
         " order. Axes cover the learned noises; figures 7 and 9 show the Gaussians' whole range and every noise."
         " Strips: delta over the truncated Gaussian's at equal utility loss, below 1 where learned noise is better. "
         + " ".join(words)
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 def frontiers(panel: plt.Axes, strip: plt.Axes, table: pd.DataFrame, gaussian: pd.DataFrame, key: str, colour) -> dict:
@@ -103,7 +106,7 @@ def shape(panel: plt.Axes, strip: plt.Axes, inputs: Inputs) -> str:
     noises, table = inputs.noises("sweep_adp_l2"), inputs.frontier("sweep_adp_l2")
     n = table["n"].max()
     rows = table[(table["n"] == n) & (table["status"] == "frontier")].sort_values("utility")
-    panel.set_title(f"learned, ADP, L2, $n = {n}$")
+    style.panel_letter(panel, "c", f"learned, ADP, L2, $n = {n}$")
     if rows.empty:
         drawing.note(panel, "every noise collapsed")
         return f"n = {n}: every noise collapsed."
@@ -119,19 +122,20 @@ def shape(panel: plt.Axes, strip: plt.Axes, inputs: Inputs) -> str:
     panel.text(0.5, 0.05, text, transform=panel.transAxes, ha="center", fontsize="small")
     panel.legend(loc="upper right", fontsize="x-small")
     panel.set_ylabel("density")
+    reach = min(REACH * rows["rms"].iloc[middle], drawing.half_width(learned))
     values, edges = drawing.density(learned, index)
     base, _ = drawing.density(twin, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        strip.stairs(drawing.positive(values / base), edges, baseline=None, color=colour, linewidth=0.9)
+        ratio = np.where(np.abs(edges[:-1] + edges[1:]) < 2 * reach, values / base, np.nan)
+    drawing.draw_steps(strip, ratio, edges, color=colour, linewidth=0.9)
     strip.axhline(1.0, color="black", linewidth=0.6)
     strip.set(xlabel="noise $x$ (sensitivities)", ylabel="density ratio")
     drawing.log_axes(strip, "y")
-    reach = min(5 * rows["rms"].iloc[middle], drawing.half_width(learned))
     panel.set_xlim(-reach, reach)
     return (
-        f"n = {n}, the middle noise of the L2 frontier (rms {drawing.number(rows['rms'].iloc[middle])}) and the truncated"
-        f" Gaussian of equal rms: Kullback-Leibler divergence {drawing.number(divergences[middle])}; over the whole"
-        f" frontier {drawing.between(divergences)}, below 1e-4 for {sum(d < 1e-4 for d in divergences)} of"
+        f"n = {n}, the middle noise of the L2 frontier (rms {drawing.number(rows['rms'].iloc[middle])}) and the"
+        f" truncated Gaussian of equal rms: Kullback-Leibler divergence {drawing.number(divergences[middle])}; over the"
+        f" whole frontier {drawing.between(divergences)}, below 1e-4 for {sum(d < 1e-4 for d in divergences)} of"
         f" {len(divergences)} noises."
     )
 

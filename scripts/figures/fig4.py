@@ -1,4 +1,4 @@
-"""Figure 4: DP-SGD, L1, trained on B/A: noises by n, and delta(eps) in both orders beside Gaussians of equal utility."""
+"""Figure 4: DP-SGD, L1, trained on B/A: noises by n; delta(eps) in both orders beside Gaussians of equal utility."""
 
 import matplotlib.pyplot as plt
 
@@ -23,12 +23,12 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     drawing.sgd_labels(axes)
     drawing.legend_below(figure, [*drawing.compositions_handles(ns), *drawing.sgd_handles()], columns=5)
     caption = (
-        f"DP-SGD at sampling rate {drawing.listing(f'{q:g}' for q in table['q'].unique())}, L1, trained on {ORDER}: top,"
-        " densities by number of compositions n (logarithmic, so that plateaus show: the model's constant A keeps"
+        f"DP-SGD at sampling rate {drawing.listing(f'{q:g}' for q in table['q'].unique())}, L1, trained on {ORDER}:"
+        " top, densities by number of compositions n (logarithmic, so that plateaus show: the model's constant A keeps"
         " every mass above zero); below, delta over eps in either order, upper bounds, beside truncated Gaussians of"
         " equal E|x| (dotted). " + " ".join(words)
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         f" sigma = {drawing.number(first['weight'])} for n = {first['n']}, and"
         f" {drawing.number(last['delta_upper'])} at sigma = {drawing.number(last['weight'])} for n = {last['n']}."
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 if __name__ == "__main__":

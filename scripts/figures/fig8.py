@@ -1,4 +1,4 @@
-"""Figure 8: a collapsed noise, the sweep's least utility loss among noises with delta near 1, beside one that is not."""
+"""Figure 8: a collapsed noise: of the sweep's noises with delta near 1 the narrowest, beside one that held."""
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -48,10 +48,10 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         f"Chosen by rule: {rule}. It is {chosen['experiment']}/{chosen['run']} at weight {chosen['weight']:g}"
         f" ({style.method_name(chosen['method'])}, {chosen['loss'].upper()}, n = {chosen['n']}): E|x| ="
         f" {drawing.number(chosen['u1'])}, rms = {drawing.number(chosen['rms'])}, delta ="
-        f" {drawing.number(chosen['delta_upper'], 5)} at eps = {chosen['eps']:g}. Left the centre, right the whole range,"
-        f" logarithmic. The utility weight outweighs privacy there. Collapsed noises by experiment: {where}."
+        f" {drawing.number(chosen['delta_upper'], 5)} at eps = {chosen['eps']:g}. Left the centre, right the whole"
+        f" range, logarithmic. The utility weight outweighs privacy there. Collapsed noises by experiment: {where}."
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 if __name__ == "__main__":

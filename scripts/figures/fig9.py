@@ -38,7 +38,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         " dominated and collapsed ones included, and truncated Gaussians without running minimum, so that delta rises"
         f" again where mass meets the cut edges. Noises by status: {'; '.join(words)}."
     )
-    return figure, caption
+    return drawing.finish(figure), caption
 
 
 if __name__ == "__main__":

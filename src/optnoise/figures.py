@@ -75,8 +75,11 @@ def run(draw: Callable[[Inputs], tuple[Figure, str]]) -> None:
     given = parser.parse_args()
     inputs = Inputs(tuple(given.noise), tuple(given.evaluation), tuple(given.frontier))
     with job(f"draw {given.figure.name}", given.log):
+        import logging
+
         import matplotlib
 
+        logging.getLogger("fontTools").setLevel(logging.ERROR)  # the age of a font is no news
         matplotlib.use("agg")
         matplotlib.rc_file(given.style)
         figure, caption = draw(inputs)
@@ -86,8 +89,16 @@ def run(draw: Callable[[Inputs], tuple[Figure, str]]) -> None:
 
 def save(figure: Figure, caption: str, path: Path) -> None:
     """Write a figure and its caption; the same figure gives the same bytes."""
-    for ending, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
-        with atomic(path.with_name(f"{path.name}.{ending}")) as temporary:
-            figure.savefig(temporary, format=ending, metadata=metadata)
+    import matplotlib
+
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    # Laid out once, not twice for each ending, which costs as much as drawing; None would mean the setting's engine.
+    with matplotlib.rc_context({"figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)
+        for ending, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
+            with atomic(path.with_name(f"{path.name}.{ending}")) as temporary:
+                figure.savefig(temporary, format=ending, metadata=metadata)
     with atomic(path.with_name(f"{path.name}.md")) as temporary:
         temporary.write_text(caption)

@@ -80,7 +80,7 @@ def compositions_colour(n: int) -> tuple[float, float, float, float]:
 
     if n < 1:
         raise ValueError(f"n: {n!r} is not allowed; it must be at least 1")
-    return matplotlib.colormaps["viridis"](min(1.0, 0.95 * math.log2(n) / 7))
+    return matplotlib.colormaps["viridis"](min(0.9, 0.9 * math.log2(n) / 7))
 
 
 def epsilon_colour(epsilon: float) -> tuple[float, float, float, float]:
@@ -92,21 +92,18 @@ def epsilon_colour(epsilon: float) -> tuple[float, float, float, float]:
     return matplotlib.colormaps["plasma"](min(0.9, 0.9 * epsilon))
 
 
-def weight_colour(weight: float) -> tuple[float, float, float, float]:
-    """The colour of a utility weight: cividis over log10 from 1e-3 to 2, ordered in grey too."""
-    import math
-
+def rank_colour(rank: int, ranks: int) -> tuple[float, float, float, float]:
+    """The colour of the ``rank``-th of some ordered values, such as utility weights: cividis, ordered in grey too."""
     import matplotlib
 
-    if not weight > 0:
-        raise ValueError(f"weight: {weight!r} is not allowed; it must be positive")
-    place = (math.log10(weight) + 3) / (math.log10(2) + 3)
-    return matplotlib.colormaps["cividis"](min(max(0.95 * place, 0.0), 0.95))
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank: {rank!r} is not allowed; it must be at least 0 and below {ranks}")
+    return matplotlib.colormaps["cividis"](0.9 * rank / max(1, ranks - 1))
 
 
-def panel_letter(axes: Axes, letter: str) -> None:
-    """Write a panel's letter above its upper left corner."""
-    axes.set_title(f"({letter})", loc="left", fontweight="bold", fontsize="medium")
+def panel_letter(axes: Axes, letter: str, text: str = "") -> None:
+    """Write a panel's letter, and after it a few words, above its upper left corner."""
+    axes.set_title(f"$\\bf{{({letter})}}$ {text}".rstrip(), loc="left", fontsize="medium")
 
 
 def _look_up(table: dict, name: str, what: str) -> object:

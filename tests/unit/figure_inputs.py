@@ -43,9 +43,7 @@ def build(settings: dict, figure: str, folder: Path) -> Inputs:
         table = frontier.reduce(pd.concat(tables, ignore_index=True))
         write_table(folder / "frontier" / f"{name}.csv", list(table), table.itertuples(index=False))
     paths = {
-        kind: tuple(
-            _path(folder, kind, name, run, ending) for name in reads.get(kind, ()) for run in runs[name]
-        )
+        kind: tuple(_path(folder, kind, name, run, ending) for name in reads.get(kind, ()) for run in runs[name])
         for kind, ending in (("noise", "npz"), ("evaluation", "csv"))
     }
     frontiers = tuple(folder / "frontier" / f"{name}.csv" for name in reads.get("frontier", ()))
