@@ -239,6 +239,9 @@ def finish(figure: Figure) -> Figure:
             if axis.get_scale() != "log":
                 continue
             low, high = sorted(axis.get_view_interval())
+            if low <= 0:  # nothing drawn on it
+                low, high = 0.1, 1.0
+                axis.set_view_interval(low, high, ignore=True)
             labelled, unlabelled = log_ticks(low, high)
             axis.set_major_locator(FixedLocator(labelled))
             axis.set_minor_locator(FixedLocator(unlabelled) if len(unlabelled) else NullLocator())
@@ -289,7 +292,8 @@ def _power(value: float, _: int) -> str:
 
 def at_most_one(axes: Axes) -> None:
     """End an axis of deltas at 1, a little above, however much margin it had."""
-    axes.set_ylim(top=min(axes.get_ylim()[1], 2.0))
+    if axes.get_ylim()[0] > 0:
+        axes.set_ylim(top=min(axes.get_ylim()[1], 2.0))
 
 
 def compositions_handles(ns: Iterable[int]) -> list[Any]:
