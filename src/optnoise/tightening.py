@@ -31,15 +31,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optnoise.envelope import (
-    Cap,
-    Envelope,
-    Problem,
-    certified_contradiction,
-    discretise,
-    envelope,
-    pair_of_curves,
-)
+from optnoise.envelope import Envelope, envelope, lower_hull, pair_of_curves
+from optnoise.envelope_programs import Cap, Problem, certified_contradiction, discretise
 
 Curves = dict[str, np.ndarray]
 UNIT_ROUNDOFF = 2.0**-53
@@ -74,17 +67,17 @@ def prove_impossible(
     epsilon: float,
     compositions: int,
     effort: Effort | None = None,
+    first: Envelope | None = None,
 ) -> Attempt:
     """Try to prove that no noise with utility loss at most ``utility`` has delta_n(epsilon) <= ``delta``.
 
-    ``floor`` of the result is the last envelope's n-fold delta (under the assumption, once caps are in use).
-    A result that is not ``impossible`` says nothing.
+    first: the plain envelope (:func:`plain_envelope`), where several targets share it. ``floor`` of the result is
+    the last envelope's n-fold delta (under the assumption, once caps are in use). A result that is not
+    ``impossible`` says nothing.
     """
     effort = effort or Effort()
     space = discretise(problem, utility, effort.resolution)
-    first = envelope(
-        problem, utility, programs=effort.programs, nodes=effort.nodes, resolution=effort.resolution, stretch=1.3
-    )
+    first = first or plain_envelope(problem, utility, effort)
     step, curves = first.step, first.curves
     fold = lattice_delta(first, epsilon, compositions)
     caps: list[Cap] = []
@@ -119,6 +112,18 @@ def prove_impossible(
         if attempt > 0 and floor < 1.03 * last:
             break
     return Attempt(False, attempt, floor)
+
+
+def plain_envelope(problem: Problem, utility: float, effort: Effort) -> Envelope:
+    """The envelope that tightening starts from: its lattice leaves room above, where caps raise the curve."""
+    return envelope(
+        problem,
+        utility,
+        programs=effort.programs,
+        nodes=effort.nodes,
+        resolution=effort.resolution,
+        stretch=1.3,
+    )
 
 
 def lattice_delta(bound: Envelope, epsilon: float, n: int) -> Callable[[Curves], float]:
@@ -170,8 +175,6 @@ def lattice_delta(bound: Envelope, epsilon: float, n: int) -> Callable[[Curves],
 
 def convex(curves: Curves, step: float) -> Curves:
     """The half curves made convex, each on its own half."""
-    from optnoise.envelope import lower_hull
-
     return {order: lower_hull(np.exp(step * np.arange(len(c))), c) for order, c in curves.items()}
 
 
