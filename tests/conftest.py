@@ -170,6 +170,8 @@ class _DeviceNamespace(types.ModuleType):
                 return DeviceArray(np.array(*args, **kwargs))
             return _wrap(value(*map(_unwrap, args), **{k: _unwrap(v) for k, v in kwargs.items()}))
 
+        if isinstance(value, np.ufunc):
+            call.at = lambda *args: value.at(*map(_unwrap, args))
         return call
 
 

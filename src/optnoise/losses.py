@@ -427,11 +427,14 @@ def _best_order(xp, a, b, mass, loss, extremes, epsilon):
     order = xp.ones(len(loss))
     for some_mass, some_loss, most in ((binned, means, 30), (mass, loss, 2)):
         low, high = xp.full_like(order, LEAST_ORDER), xp.full_like(order, GREATEST_ORDER)
+        settled = xp.zeros(order.shape, dtype=bool)
         for _ in range(most):
-            before = order
-            order, low, high = _newton(xp, some_mass, some_loss, epsilon, order, low, high)
-            if xp is np and np.all(np.abs(order - before) <= 1e-10 * order):
-                break  # the step was quadratic; on a device, asking costs more than going on
+            stepped, low, high = _newton(xp, some_mass, some_loss, epsilon, order, low, high)
+            stepped = xp.where(settled, order, stepped)  # a row must not depend on how long others take
+            settled = settled | (xp.abs(stepped - order) <= 1e-10 * order)  # the last step was quadratic
+            order = stepped
+            if xp is np and settled.all():
+                break  # on a device, asking costs more than going on
     return order
 
 
