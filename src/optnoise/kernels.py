@@ -32,13 +32,16 @@ import numpy as np
 
 LOG_NEGLIGIBLE = 39.2  # e^-39.2 = 9.5e-18, below half a unit in the last place of 1
 TINY = 1e-300  # added to running sums, which would else decay to subnormal numbers and slow every later cell
+LANES = 8  # windows are a whole number of these, so that their loops fill vector registers
+LARGEST = 690.0  # of |u| at a window's centre: what this cuts is below the least normal number
 
 
 class Band(NamedTuple):
     """The constants of one grid and slope, shared by all rows and both passes.
 
-    x, drift: (N,). table: e^(-C h n) for n = -reach..reach. powers: q, q^2, .., q^M with q = e^(-C h).
-    width: cells from a sigmoid's centre to the cutoff.
+    A sigmoid's window is ``window`` cells, the cell nearest to F in the middle. Arrays over cells are padded by
+    ``pad`` on both sides, beyond which no window reaches. x, drift: (N + 2 pad,). table: e^(-C h n) for the
+    offsets n = -pad..pad. powers: q, q^2, .., q^M with q = e^(-C h).
     """
 
     x: np.ndarray
@@ -47,7 +50,13 @@ class Band(NamedTuple):
     powers: tuple[float, ...]
     slope: float
     cell_width: float
-    width: float
+    window: int
+    pad: int
+
+    @property
+    def half(self) -> int:
+        """N, the number of cells."""
+        return self.x.size - 2 * self.pad
 
 
 def make_band(x: np.ndarray, cell_width: float, slope: float) -> Band:
@@ -55,118 +64,118 @@ def make_band(x: np.ndarray, cell_width: float, slope: float) -> Band:
 
     Narrow bands (C h > 3) use one mode and a cutoff at |u| = 39.2, wider ones four modes and 9.8.
     """
-    half = x.size
     step = slope * cell_width
     modes = 1 if step > 3.0 else 4
-    width = LOG_NEGLIGIBLE / modes / step
-    reach = math.ceil(width) + 3
-    offsets = np.arange(-reach, reach + 1)
+    window = LANES * math.ceil((2.0 * LOG_NEGLIGIBLE / modes / step + 3.0) / LANES)
+    pad = window + 2
+    offsets = np.arange(-pad, pad + 1)
     powers = tuple(math.exp(-step * (m + 1)) for m in range(modes))
-    # The recurrences multiply by the rounded e^(-C h): exact for a step that is longer by ``excess``.
     with localcontext(prec=50):
-        ratio = Decimal(powers[0])
-        excess = float(-ratio.ln() - Decimal(slope) * Decimal(cell_width)) if ratio > 1e-290 else 0.0
+        product = Decimal(slope) * Decimal(cell_width)
+        rest = float(product - Decimal(step))
+        # The recurrences multiply by the rounded e^(-C h): exact for a step that is longer by ``excess``.
+        excess = float(-Decimal(powers[0]).ln() - product) if powers[0] > 1e-290 else 0.0
     with np.errstate(over="ignore", under="ignore"):
-        table = np.exp(-step * offsets) * (1.0 - offsets * _rest(slope, cell_width)) * (1.0 - offsets * excess)
-    lattice = half - np.arange(half) - 0.5  # cell centres are -lattice h, rounded
+        table = np.exp(-step * offsets) * (1.0 - offsets * (rest + excess))
+    lattice = x.size - np.arange(-pad, x.size + pad) - 0.5  # cell centres are -lattice h, rounded
+    centres = -lattice * cell_width
+    centres[pad : pad + x.size] = x
     high = float(np.float32(cell_width))  # both products below are exact: 24 + 18 and 30 + 18 bits
-    drift = slope * ((x + lattice * high) + lattice * (cell_width - high)) + lattice * excess
-    return Band(np.ascontiguousarray(x), drift, table, powers, float(slope), float(cell_width), float(width))
-
-
-def _rest(slope: float, cell_width: float) -> float:
-    """What rounding took from the product C h."""
-    with localcontext(prec=50):
-        return float(Decimal(slope) * Decimal(cell_width) - Decimal(slope * cell_width))
+    drift = slope * ((centres + lattice * high) + lattice * (cell_width - high)) + lattice * excess
+    return Band(centres, drift, table, powers, float(slope), float(cell_width), window, pad)
 
 
 @cache
-def _compiled() -> tuple[Callable, Callable]:
-    """(forward, backward) for a range of rows, compiled on first use and cached on disk where that works."""
+def _compiled() -> tuple[Callable, Callable, Callable]:
+    """(place, forward, backward) for ranges of rows, compiled on first use and cached on disk where that works."""
     import numba
 
-    def compile_(**options: object) -> Callable:
-        def decorate(function: Callable) -> Callable:
-            try:
-                return numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
-            except RuntimeError:  # no folder that can be written to
-                return numba.njit(nogil=True, error_model="numpy", **options)(function)
+    def compile_(function: Callable) -> Callable:
+        # Sums may be re-ordered to use vector registers: by the compiler, once, so that equal input still gives
+        # equal bytes.
+        options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder that can be written to
+            return numba.njit(**options)(function)
 
-        return decorate
+    @compile_
+    def place(params, base, u, start, stop, x, h, slope, pad):
+        """The padded cell nearest to each F, and -C (x - F) there."""
+        stacked = base.shape[1]
+        low, high = pad // 2, x.size - 1 - pad // 2
+        for row in range(start, stop):
+            for j in range(stacked):
+                f = params[row, 1 + stacked + j]
+                t = f / h + (x.size - pad)
+                # Comparisons before the conversion to an integer: they send a NaN to the first cell.
+                cell = low if not t > low else high if t > high else int(t)
+                base[row, j] = cell
+                v = slope * (f - x[cell])
+                u[row, j] = -LARGEST if v < -LARGEST else LARGEST if v > LARGEST else v
 
-    # Sums may be re-ordered to use vector registers: by the compiler, once, so that equal input still gives
-    # equal bytes.
-    fast = compile_(fastmath={"reassoc", "contract", "nsz"})
-    place = compile_()(_place)
+    @compile_
+    def spread(z, amplitude, e, near, drift):
+        for i in range(LANES * (z.size // LANES)):
+            z[i] += amplitude / (1.0 + e * near[i] * (1.0 - drift[i]))
 
-    @compile_()
-    def odds(u):
-        """e^-u, kept in range: where this clips, the result is below the least normal number."""
-        if u > 690.0:
-            u = 690.0
-        elif u < -690.0:
-            u = -690.0
-        return math.exp(-u)
-
-    @fast
-    def spread(z, amplitude, e, table, drift):
-        for i in range(z.size):
-            z[i] += amplitude / (1.0 + e * table[i] * (1.0 - drift[i]))
-
-    @fast
-    def gather(g, e, table, drift):
+    @compile_
+    def gather(g, e, near, drift):
         value = 0.0
         derivative = 0.0
-        for i in range(g.size):
-            ratio = e * table[i] * (1.0 - drift[i])
-            s = g[i] / (1.0 + ratio)
-            value += s
-            derivative += s * (ratio / (1.0 + ratio))
+        for i in range(LANES * (g.size // LANES)):
+            ratio = min(e * near[i] * (1.0 - drift[i]), 1e300)
+            s = 1.0 / (1.0 + ratio)
+            value += g[i] * s
+            derivative += g[i] * s * (ratio * s)
         return value, derivative
 
-    @fast
-    def forward(params, z, start, stop, x, drift, table, powers, slope, h, width):
-        half = x.size
-        stacked = (params.shape[1] - 1) // 2
+    @compile_
+    def forward(params, base, odds, z, start, stop, drift, table, powers, window, pad):
+        half = z.shape[1]
+        size = drift.size
+        stacked = base.shape[1]
         modes = len(powers)
-        reach = (table.size - 1) // 2
-        left = np.empty((half, modes))
-        right = np.empty((half, modes))
-        steps = np.empty(half)
+        out = np.empty(size)
+        steps = np.empty(size)
+        left = np.empty((size, modes))
+        right = np.empty((size, modes))
         below = np.empty(modes)
         above = np.empty(modes)
+        near = table[pad - window // 2 :]
+        ratio_left = table[pad + window // 2 + 1]
+        ratio_right = table[pad + window - window // 2]
         for row in range(start, stop):
+            out[:] = params[row, 0] * params[row, 0]
+            steps[:] = 0.0
             left[:] = 0.0
             right[:] = 0.0
-            steps[:] = 0.0
-            out = z[row]
-            out[:] = params[row, 0] * params[row, 0]
-            for j in range(stacked):
-                b = params[row, 1 + j]
-                f = params[row, 1 + stacked + j]
-                amplitude = b * b
-                last, base, first = place(f, h, width, half)
-                e = odds(slope * (x[base] - f)) * (1.0 + drift[base])
-                begin = last + 1
-                spread(out[begin:first], amplitude, e, table[reach + begin - base :], drift[begin:])
-                if last >= 0:
-                    ratio = table[reach + base - last] / e
+            # Neighbours' windows overlap: every fourth in turn, so that no sum waits for the one before.
+            for turn in range(4):
+                for j in range(turn, stacked, 4):
+                    b = params[row, 1 + j]
+                    amplitude = b * b
+                    cell = base[row, j]
+                    begin = cell - window // 2
+                    e = odds[row, j] * (1.0 + drift[cell])
+                    spread(out[begin : begin + window], amplitude, e, near, drift[begin : begin + window])
+                    # Above 1 only for windows wholly in the padding, whose tails nobody reads.
+                    ratio = min(ratio_left / e, 1.0)
                     term = amplitude
                     for m in range(modes):
                         term *= ratio
-                        left[last, m] += term
-                if first < half:
-                    steps[first] += amplitude
-                    ratio = table[reach + first - base] * e
+                        left[begin - 1, m] += term
+                    steps[begin + window] += amplitude
+                    ratio = min(ratio_right * e, 1.0)
                     term = amplitude
                     for m in range(modes):
                         term *= ratio
-                        right[first, m] += term
+                        right[begin + window, m] += term
             below[:] = 0.0
             above[:] = 0.0
             saturated = 0.0
-            for up in range(half):
-                down = half - 1 - up
+            for up in range(size):
+                down = size - 1 - up
                 rising = 0.0
                 falling = 0.0
                 sign = 1.0
@@ -179,25 +188,30 @@ def _compiled() -> tuple[Callable, Callable]:
                 saturated += steps[up]
                 out[down] += rising
                 out[up] += saturated - falling
+            z[row] = out[pad : pad + half]
 
-    @fast
-    def backward(params, dz, out, start, stop, x, drift, table, powers, slope, h, width):
-        half = x.size
-        stacked = (params.shape[1] - 1) // 2
+    @compile_
+    def backward(params, base, odds, dz, out, start, stop, slope, drift, table, powers, window, pad):
+        half = dz.shape[1]
+        size = drift.size
+        stacked = base.shape[1]
         modes = len(powers)
-        reach = (table.size - 1) // 2
-        left = np.empty((half, modes))
-        right = np.empty((half, modes))
-        after = np.empty(half)
+        g = np.zeros(size)
+        after = np.empty(size)
+        left = np.empty((size, modes))
+        right = np.empty((size, modes))
         below = np.empty(modes)
         above = np.empty(modes)
+        near = table[pad - window // 2 :]
+        ratio_left = table[pad + window // 2 + 1]
+        ratio_right = table[pad + window - window // 2]
         for row in range(start, stop):
-            g = dz[row]
+            g[pad : pad + half] = dz[row]
             below[:] = 0.0
             above[:] = 0.0
             total = 0.0
-            for up in range(half):
-                down = half - 1 - up
+            for up in range(size):
+                down = size - 1 - up
                 total += g[down]
                 after[down] = total
                 for m in range(modes):
@@ -208,62 +222,60 @@ def _compiled() -> tuple[Callable, Callable]:
             out[row, 0] = 2.0 * params[row, 0] * total
             for j in range(stacked):
                 b = params[row, 1 + j]
-                f = params[row, 1 + stacked + j]
-                last, base, first = place(f, h, width, half)
-                e = odds(slope * (x[base] - f)) * (1.0 + drift[base])
-                begin = last + 1
-                value, derivative = gather(g[begin:first], e, table[reach + begin - base :], drift[begin:])
-                if last >= 0:
-                    ratio = table[reach + base - last] / e
-                    term = -1.0
-                    for m in range(modes):
-                        term *= -ratio
-                        value += term * left[last, m]
-                        derivative += (m + 1) * term * left[last, m]
-                if first < half:
-                    value += after[first]
-                    ratio = table[reach + first - base] * e
-                    term = -1.0
-                    for m in range(modes):
-                        term *= -ratio
-                        value -= term * right[first, m]
-                        derivative += (m + 1) * term * right[first, m]
+                cell = base[row, j]
+                begin = cell - window // 2
+                e = odds[row, j] * (1.0 + drift[cell])
+                value, derivative = gather(g[begin : begin + window], e, near, drift[begin : begin + window])
+                value += after[begin + window]
+                ratio = min(ratio_left / e, 1.0)
+                term = -1.0
+                for m in range(modes):
+                    term *= -ratio
+                    value += term * left[begin - 1, m]
+                    derivative += (m + 1) * term * left[begin - 1, m]
+                ratio = min(ratio_right * e, 1.0)
+                term = -1.0
+                for m in range(modes):
+                    term *= -ratio
+                    value -= term * right[begin + window, m]
+                    derivative += (m + 1) * term * right[begin + window, m]
                 out[row, 1 + j] = 2.0 * b * value
                 out[row, 1 + stacked + j] = -slope * b * b * derivative
 
-    return forward, backward
+    return place, forward, backward
 
 
-def _place(f, h, width, half):
-    """(last cell of the left tail or -1, cell nearest to f, first cell of the right tail or N).
+def stacked_sigmoids(params: np.ndarray, band: Band) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """z (W, N) with z_i = A^2 + sum_j B_j^2 sigma(C (x_i - F_j)), from rows (A, B_1..B_K, F_1..F_K).
 
-    Comparisons come before the conversion to an integer, so that a NaN is sent to cell 0.
+    The second result is for :func:`stacked_sigmoids_pull_back`.
     """
-    t = f / h + (half - 0.5)
-    if not t > -width - 1.0:
-        return -1, 0, 0
-    if t > half + width + 1.0:
-        return half - 1, half - 1, half
-    last = min(max(math.floor(t - width), -1), half - 1)
-    first = min(max(math.ceil(t + width), 0), half)
-    base = min(max(math.floor(t + 0.5), 0), half - 1)
-    return last, base, first
+    place, forward, _ = _compiled()
+    batch, stacked = params.shape[0], (params.shape[1] - 1) // 2
+    z = np.empty((batch, band.half))
+    base, odds = np.empty((batch, stacked), dtype=np.int32), np.empty((batch, stacked))
+
+    def work(start: int, stop: int) -> None:
+        place(params, base, odds, start, stop, band.x, band.cell_width, band.slope, band.pad)
+        np.exp(odds[start:stop], out=odds[start:stop])
+        forward(params, base, odds, z, start, stop, *_window(band))
+
+    map_rows(work, batch)
+    return z, (base, odds)
 
 
-def stacked_sigmoids(params: np.ndarray, band: Band) -> np.ndarray:
-    """z (W, N) with z_i = A^2 + sum_j B_j^2 sigma(C (x_i - F_j)), from rows (A, B_1..B_K, F_1..F_K)."""
-    forward, _ = _compiled()
-    z = np.empty((params.shape[0], band.x.size))
-    map_rows(lambda start, stop: forward(params, z, start, stop, *band), params.shape[0])
-    return z
-
-
-def stacked_sigmoids_pull_back(params: np.ndarray, dz: np.ndarray, band: Band) -> np.ndarray:
+def stacked_sigmoids_pull_back(
+    params: np.ndarray, places: tuple[np.ndarray, np.ndarray], dz: np.ndarray, band: Band
+) -> np.ndarray:
     """The gradient (W, 1 + 2K) with respect to the parameters, from the one with respect to z (W, N)."""
-    _, backward = _compiled()
+    _, _, backward = _compiled()
     out = np.empty(params.shape)
-    map_rows(lambda start, stop: backward(params, dz, out, start, stop, *band), params.shape[0])
+    map_rows(lambda start, stop: backward(params, *places, dz, out, start, stop, band.slope, *_window(band)), len(out))
     return out
+
+
+def _window(band: Band) -> tuple:
+    return band.drift, band.table, band.powers, band.window, band.pad
 
 
 def threads() -> int:

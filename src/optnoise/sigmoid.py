@@ -49,21 +49,23 @@ class Sigmoid:
 
     def forward(self, params: Any) -> tuple[Any, Any]:
         """See :class:`optnoise.noise.NoiseModel`; ``params`` must not change before the pull-back."""
+        places = None
         if isinstance(params, np.ndarray):
-            z = kernels.stacked_sigmoids(np.ascontiguousarray(params), self.band)
+            z, places = kernels.stacked_sigmoids(np.ascontiguousarray(params), self.band)
         elif hasattr(self.xp, "RawModule"):
             z = kernels_cuda.stacked_sigmoids(params, self.x, self.band.slope)
         else:
             z = stacked_sigmoids(params, self.x, self.band.slope, self.band.cell_width)
         p, total = mirror(z)
-        return p, (params, p, total)
+        return p, (params, places, p, total)
 
     def pull_back(self, tape: Any, dp: Any) -> Any:
         """See :class:`optnoise.noise.NoiseModel`."""
-        params, p, total = tape
+        params, places, p, total = tape
         dz = mirror_pull_back(p, total, dp)
         if isinstance(params, np.ndarray):
-            return kernels.stacked_sigmoids_pull_back(np.ascontiguousarray(params), np.ascontiguousarray(dz), self.band)
+            dz = np.ascontiguousarray(dz)
+            return kernels.stacked_sigmoids_pull_back(np.ascontiguousarray(params), places, dz, self.band)
         constants = (self.x, self.band.slope, self.band.cell_width)
         if hasattr(self.xp, "RawModule"):
             return kernels_cuda.stacked_sigmoids_pull_back(params, dz, *constants)
@@ -79,7 +81,7 @@ class Sigmoid:
         Where ``p`` is flat or falls, B_j keeps a millionth of its usual size, so that it can grow again.
         """
         xp = array_namespace(p)
-        z = half_masses(p, self.batch, self.band.x.size)
+        z = half_masses(p, self.batch, self.x.size)
         z = z * ((START_OFFSET**2 + self.stacked / 3.0) / z.max(axis=-1, keepdims=True))
         # Between F_j - r/2K and F_j + r/2K lie these fractions of the cells; z is linear between centres.
         edges = (np.arange(self.stacked + 1) - 0.5) / self.stacked * z.shape[-1] - 0.5

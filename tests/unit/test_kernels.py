@@ -25,8 +25,8 @@ def test_bytes_do_not_depend_on_the_number_of_threads(monkeypatch):
     results = []
     for count in (1, 2, 3, 8):
         monkeypatch.setattr(kernels, "threads", lambda count=count: count)
-        z = kernels.stacked_sigmoids(rows, band)
-        results.append((z.tobytes(), kernels.stacked_sigmoids_pull_back(rows, dz, band).tobytes()))
+        z, places = kernels.stacked_sigmoids(rows, band)
+        results.append((z.tobytes(), kernels.stacked_sigmoids_pull_back(rows, places, dz, band).tobytes()))
     assert len(set(results)) == 1
 
 
@@ -75,12 +75,15 @@ def test_modes_follow_the_width_of_the_band(half_width, modes):
     band = kernels.make_band(grid.centres[:30000], grid.cell_width, 500.0)
     assert len(band.powers) == modes
     assert np.abs(band.drift).max() < 1e-10
+    assert band.half == 30000
+    assert band.window % kernels.LANES == 0
 
 
 def test_equal_rows_give_equal_bytes():
     band, rows, _ = band_and_rows()
-    first = kernels.stacked_sigmoids(rows, band)
-    assert kernels.stacked_sigmoids(rows[::-1].copy(), band)[::-1].tobytes() == first.tobytes()
+    first, _ = kernels.stacked_sigmoids(rows, band)
+    turned, _ = kernels.stacked_sigmoids(rows[::-1].copy(), band)
+    assert turned[::-1].tobytes() == first.tobytes()
 
 
 def test_kernels_compile_where_nothing_can_be_cached(monkeypatch, tmp_path):
@@ -97,12 +100,14 @@ def test_kernels_compile_where_nothing_can_be_cached(monkeypatch, tmp_path):
         return njit(**options)
 
     monkeypatch.setattr(numba, "njit", refusing)
-    forward, _ = kernels._compiled.__wrapped__()
-    band, rows, _ = band_and_rows(batch=1, half_cells=20, stacked=3)
-    z = np.empty((1, 20))
-    forward(rows, z, 0, 1, *band)
+    place, _, _ = kernels._compiled.__wrapped__()
     assert True in calls and False in calls
-    assert z == pytest.approx(kernels.stacked_sigmoids(rows, band), rel=1e-15)
+    band, rows, _ = band_and_rows(batch=1, half_cells=20, stacked=3)
+    base, u = np.empty((1, 3), dtype=np.int32), np.empty((1, 3))
+    place(rows, base, u, 0, 1, band.x, band.cell_width, band.slope, band.pad)
+    _, (expected, odds) = kernels.stacked_sigmoids(rows, band)
+    assert np.array_equal(base, expected)
+    assert np.exp(u) == pytest.approx(odds, rel=1e-15)
 
 
 def test_cuda_source_compiles_without_a_device(tmp_path):
