@@ -321,9 +321,9 @@ def test_array_modules_agree(xp, kind):
                 place = np.log(a / b) / width[:, None]
                 inner = (np.abs(place - np.round(place)) > 1e-6) & (a > 0) & (b > 0) & same
             for mass, one, other in zip((a, b), expected[1:], found[1:], strict=True):
-                # Where a far exceeds b, d/db is a rounding error times a/b: as a share of the outcome's mass it is none.
+                # Where a far exceeds b, the rounding of d/db is magnified by a/b.
                 difference = np.abs(to_host(other) - one) * np.minimum(1.0, b / np.maximum(a, 1e-300))
-                assert difference[inner].max(initial=0.0) <= 1e-9 * np.abs(one[mass > 0]).max()
+                assert difference[inner].max(initial=0.0) <= 1e-9 * np.abs(one[mass > 0]).max() + 1e-11
 
 
 def test_split_walks_and_searches_alike():
