@@ -145,3 +145,43 @@ def test_plain_ticks_are_few_and_inside(low: float, high: float) -> None:
     assert len(ticks) <= 9
     assert all(low <= tick <= high for tick in ticks)
     assert [f"{tick:g}" for tick in ticks] == [label.get_text() for label in axes.get_xticklabels()]
+
+
+def measured(peers: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tables as the two benchmarks write them, with or without what is optional."""
+    rows, intervals = [], []
+    for half_width, method in ((400.0, "adp"), (400.0, "ma"), (5.0, "adp"), (5.0, "ma")):
+        head = {"method": method, "half_width": half_width, "cells": 800, "stacked": 40, "compositions": 8}
+        peer = {"peer_seconds": 3.0, "peer_peak_mib": 9e3, "ratio": 1500.0} if peers else {"reason": "no torch"}
+        rows.append(head | {"backend": "numpy", "batch": 1, "threads": 1, "seconds": 2e-3, "peak_mib": 200.0} | peer)
+        rows.append(head | {"backend": "numpy", "batch": 4, "threads": 2, "seconds": 4e-3, "batch_share": 0.5})
+        gpu = {"seconds": 1e-3, "core_ratio": 8.0} if peers else {"reason": "no device"}
+        rows.append(head | {"backend": "cupy", "batch": 4, "threads": 1} | gpu)
+    for method in ("optnoise", "dp-accounting", "prv-accountant"):
+        head = {"method": method, "pair": "subsampled", "n": 2}
+        there = peers or method == "optnoise"
+        found = {"cpu_seconds": 0.1, "relative_width": 0.0, "valid": method != "prv-accountant"}
+        intervals.append(head | (found if there else {"reason": "not installed"}))
+    columns = ["peer_seconds", "peer_peak_mib", "ratio", "batch_share", "core_ratio", "reason"]
+    training = pd.DataFrame(rows).reindex(columns=[*rows[1], *(c for c in columns if c not in rows[1]), "peak_mib"])
+    return training, pd.DataFrame(intervals).reindex(columns=[*head, *found, "reason"])
+
+
+def test_efficiency_names_each_peer_that_is_absent(tmp_path: Path) -> None:
+    figure, caption = script("ext_efficiency").draw(*measured(peers=False))
+    save(figure, caption, tmp_path / "ext_efficiency")
+    for absent in ("dense autograd", "batch, GPU", "dp-accounting", "no torch", "no device", "not installed"):
+        assert absent in caption
+    assert "dp-accounting" in figure.get_supxlabel()
+
+
+def test_efficiency_draws_seconds_for_one_noise_and_tells_the_ratios(tmp_path: Path) -> None:
+    figure, caption = script("ext_efficiency").draw(*measured(peers=True))
+    save(figure, caption, tmp_path / "ext_efficiency")
+    lines = {line.get_label(): line.get_xdata() for line in figure.axes[0].get_lines()}
+    np.testing.assert_allclose(lines["batch, CPU"], 1e-3)
+    np.testing.assert_allclose(lines["batch, GPU"], 2.5e-4)
+    np.testing.assert_allclose(lines["dense autograd"], 3.0)
+    assert "takes 1.5e3 times" in caption or "takes 1500 times" in caption
+    assert "prv-accountant: 0.1 s for relative widths 0, 1 of 1 intervals apart from ours" in caption
+    assert "one noise, GPU" in figure.get_supxlabel()

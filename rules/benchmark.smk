@@ -1,0 +1,82 @@
+# What training and evaluation cost on this machine, beside peers where they are installed, and the figure of it.
+
+
+def benchmark_options(names):
+    """Command-line options from the benchmark's sizes."""
+    sizes = settings["sizes"]["benchmark"]
+
+    def text(value):
+        return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    return " ".join(f"--{option} {text(sizes[name])}" for option, name in names.items())
+
+
+rule benchmark_training:
+    input:
+        code=closure("scripts/benchmark_training.py"),
+    output:
+        table="results/benchmarks/training.csv",
+    log:
+        "logs/benchmarks/training.log",
+    conda:
+        "../envs/cpu.yaml"
+    threads: workflow.cores or 1  # nothing may run beside it
+    params:
+        options=benchmark_options(
+            {
+                "methods": "methods",
+                "half-widths": "half_widths",
+                "cells": "cells",
+                "stacked": "stacked",
+                "batch": "batch",
+                "epochs": "epochs",
+                "peer-epochs": "peer_epochs",
+            }
+        ),
+    message:
+        "Timing training epochs, with the whole machine to itself"
+    shell:
+        "python scripts/benchmark_training.py --table {output.table} {params.options} > {log} 2>&1"
+
+
+rule benchmark_accountants:
+    input:
+        code=closure("scripts/benchmark_accountants.py"),
+    output:
+        table="results/benchmarks/accountants.csv",
+    log:
+        "logs/benchmarks/accountants.log",
+    conda:
+        "../envs/cpu.yaml"
+    threads: workflow.cores or 1  # nothing may run beside it
+    params:
+        options=benchmark_options({"cells": "cells", "buckets": "buckets", "compositions": "compositions"}),
+    message:
+        "Timing accountants, with the whole machine to itself"
+    shell:
+        "python scripts/benchmark_accountants.py {output.table} {params.options} > {log} 2>&1"
+
+
+rule ext_efficiency:
+    input:
+        training="results/benchmarks/training.csv",
+        accountants="results/benchmarks/accountants.csv",
+        style="matplotlibrc",
+        code=closure("scripts/figures/ext_efficiency.py"),
+    output:
+        pdf="results/figures/ext_efficiency.pdf",
+        png="results/figures/ext_efficiency.png",
+        caption="results/figures/ext_efficiency.md",
+    log:
+        "logs/figures/ext_efficiency.log",
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        **asks(small_request),
+    params:
+        figure=lambda wildcards, output: output.png.removesuffix(".png"),
+    message:
+        "Drawing ext_efficiency"
+    shell:
+        "python {input.code[0]} --training {input.training} --accountants {input.accountants} --style {input.style}"
+        " --figure {params.figure} --log {log}"
