@@ -384,7 +384,7 @@ def _single(atoms: Atoms, for_lower: np.ndarray, for_upper: np.ndarray, kind: st
             results.append((plain[first] * error).astype(np.float64))
             continue
         reference = np.longdouble(epsilons.min())
-        discounted = _suffix_sums(masses * np.exp(-np.minimum(losses - reference, 11000)))
+        discounted = _suffix_sums(masses * np.exp(-np.clip(losses - reference, 0, 11000)))
         one, other = plain[first], discounted[first] * np.exp(epsilons - reference)
         rounding = (atoms.size + 50) * float(np.finfo(np.longdouble).eps)
         value = (one - other) + sign * rounding * (one + other)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from optnoise.backend import array_namespace, to_host
-from optnoise.composition import Composed
+from optnoise.composition import RAISED, Composed
 from optnoise.pld import U
 
 DEVIATIONS = 1.1
@@ -28,6 +28,7 @@ def divergence_bounds(
 
     The upper bound is read at ``for_upper``, the lower one at ``for_lower``, less the lattice's gap.
     """
+    for_lower = for_lower + RAISED * sum(count * step for step, count in composed.roundings)
     lowest = float(min(for_upper.min(), for_lower.min()))
     if _hopeless(composed, lowest):
         return np.zeros(for_lower.shape), np.ones(for_upper.shape)
@@ -49,7 +50,8 @@ def tail_bounds(composed: Composed, for_upper: np.ndarray, for_lower: np.ndarray
 def _hopeless(composed: Composed, lowest: float) -> bool:
     """Whether only trivial bounds are left: too few buckets for the tilt, or numbers beyond the range of floats."""
     reference = max(lowest, composed.start * composed.step)
-    return not (composed.growth <= 1.0 and composed.log_scale - composed.tilt * reference <= 600.0)
+    exponents = composed.log_scale - composed.tilt * reference, composed.tilt * (reference - lowest)
+    return not (composed.growth <= 1.0 and max(exponents) <= 300.0)
 
 
 class _SuffixSums:
@@ -74,9 +76,10 @@ class _SuffixSums:
         plain = composed.tilted[self.first :] * xp.exp(-theta * losses)
         self.plain = _suffix_sums(plain)
         self.discounted = _suffix_sums(plain * xp.exp(-losses))
-        self.summing = (self.length + 20) * U
         largest = max(abs(composed.start), abs(composed.start + self.length)) * step + abs(self.reference)
         exponents = (abs(composed.log_scale) + (theta + 1) * largest + 50) * 8 * U
+        # Of each suffix sum: adding in sequence, and the exponentials.
+        self.summing = (self.length + 20) * U + exponents
         self.growth = math.exp(composed.growth + exponents)
         self.scale = math.exp(composed.log_scale - theta * self.reference)
 
@@ -169,8 +172,8 @@ class _SuffixSums:
         below = position - 1 - reach
         inside = self.read(self.plain, below)
         error = inside * self.summing
-        inside = inside - self.read(self.plain, position + reach)
-        noise = min(composed.entry_error * (2 * reach + 2), composed.norm_error * math.sqrt(2 * reach + 2))
+        inside = inside - self.read(self.plain, position + reach + 1)
+        noise = min(composed.entry_error * (2 * reach + 3), composed.norm_error * math.sqrt(2 * reach + 3))
         noise += composed.outside + composed.stray
         error = error + noise * self.decay(epsilon - (reach + 1) * composed.step)
         probability = np.minimum((inside + error) * self.scale * self.growth, 1.0)

@@ -49,7 +49,7 @@ By Parseval, all entries together are off by at most (1.1 n e_X + 4 n U || |X|^n
 2-norm. A weighted sum over entries uses whichever of the two is smaller for its weights.
 
 **Float losses.** Losses come with error bounds e; the lattice is built from L + e, which only raises D, and the
-lower bound is read at eps + 2 n max e, which only lowers it.
+lower bound is read at eps + 2 n max e (and 4 U t for each rounding), which only lowers it.
 
 ``round_down`` replaces connect-the-dots where P[sum L > eps] itself is wanted: every loss is lowered by less
 than t, so the true sum lies between the lattice's and n t more.
@@ -65,6 +65,9 @@ import numpy as np
 
 from optnoise.backend import array_namespace
 from optnoise.pld import Atoms, U, Window, choose_window, cumulant
+
+RAISED = 4 * U
+"""Steps by which connect-the-dots may raise a loss beside the lattice itself."""
 
 TWO_STAGES = 400
 """Compositions from which on the two-stage lattice pays."""
@@ -143,11 +146,13 @@ def lattice_step(width: float) -> float:
 def connect_the_dots(losses: Any, step: float) -> tuple[Any, Any, Any]:
     """(index, lower share, upper share): each loss split over index and index + 1, keeping 1 and e^-loss.
 
-    The shares are exact up to a relative 30 U: the offset in the bucket is an exact difference or one rounded
-    relatively, and both shares are quotients of expm1.
+    The shares are exact up to a relative 30 U for a loss that is raised by at most RAISED steps: the offset in
+    the bucket is an exact difference, except just below zero, where its rounding is outweighed by a small rise;
+    both shares are quotients of expm1.
     """
     xp = array_namespace(losses)
     index, offset = _bucket(losses, step)
+    offset = xp.minimum(offset + 0.5 * RAISED * step, step)
     return index, xp.expm1(step - offset) / math.expm1(step), xp.expm1(-offset) / math.expm1(-step)
 
 
@@ -249,8 +254,11 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
         spectra = [(xp.zeros_like(x), count) for x, count in spectra]
     c, entry_error, norm_error = _convolve(spectra)
     turn = (start - shift) % length
+    steep = max(abs(below[0]), abs(above[0]))
     slack = growth + 1e-9 + 8 * U * (abs(log_below) + abs(log_above) + sum(abs(a * b) for a, b in (below, above)))
-    outside_above = math.exp(min(log_above + slack, 700.0))
+    slack += 8 * U * count * extreme * steep
+    # (The tilted total is below e^10, or the lattice was given up above.)
+    outside_above = math.exp(min(log_above + slack, 10.0))
     return Composed(
         tilted=xp.concatenate([c[turn:], c[:turn]]),
         start=start,
@@ -260,7 +268,7 @@ def _fold(parts: list[_Part], tilt: float, window: Window, length: int, rounding
         entry_error=entry_error,
         norm_error=norm_error,
         above=outside_above,
-        outside=outside_above + math.exp(min(log_below + slack, 700.0)),
+        outside=outside_above + math.exp(min(log_below + slack, 10.0)),
         stray=0.0,
         growth=growth,
         roundings=((step, count),),

@@ -161,11 +161,11 @@ def test_disjoint_distributions_are_not():
 def test_shapes_of_the_results():
     a, b = gaussian()
     assert isinstance(delta_bounds(a, b, 0.3).upper, float)
-    grid = delta_bounds(a, b, np.array([[0.0, 0.3], [0.6, 0.9]]), 2)
+    grid = delta_bounds(a, b, np.array([[0.0, 0.3], [0.6, 0.9]]), 2, buckets=2000)
     assert grid.upper.shape == grid.lower.shape == (2, 2)
     assert delta_bounds(a, b, np.array([]), 2).upper.shape == (0,)
     assert delta_bounds(list(a), list(b), 0.3).upper == delta_bounds(a, b, 0.3).upper
-    assert epsilon_bounds(a, b, np.array([[1e-3], [1e-4]]), 2).lower.shape == (2, 1)
+    assert epsilon_bounds(a, b, np.array([[1e-3], [1e-4]]), 2, buckets=2000).lower.shape == (2, 1)
 
 
 def test_many_epsilons_at_once_agree_with_one():
