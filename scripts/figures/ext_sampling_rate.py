@@ -35,7 +35,7 @@ def caption(table, sigmas: list) -> str:
     ab, ba = (side.sort_index() for side in sides)
     ba_larger = (ba["delta_lower"] > ab["delta_upper"]).sum()
     ab_larger = (ab["delta_lower"] > ba["delta_upper"]).sum()
-    none = ((ab["delta_upper"] == 0) & (ba["delta_lower"] > 0)).sum()
+    none = (ab["delta_upper"] == 0).sum()
     return (
         f"Delta at eps = {table['eps'].iloc[0]:g} of truncated Gaussians with sigma ="
         f" {drawing.listing(f'{sigma:g}' for sigma in sigmas)} against the sampling rate q of DP-SGD (clipping constant"
