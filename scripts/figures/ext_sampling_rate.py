@@ -6,7 +6,7 @@ from optnoise import drawing, style
 from optnoise.figures import Inputs, run
 from optnoise.pairs import ORDERS
 
-FLOOR = 1e-30  # smaller deltas leave the picture
+FLOOR = 1e-24  # smaller deltas leave the picture
 
 
 def draw(inputs: Inputs) -> tuple[plt.Figure, str]:

@@ -151,7 +151,7 @@ def moments_near_gaussian(inputs: Inputs, buckets: int) -> tuple[list[Case], str
         else:
             away = worst([absolute(low - 1, high - 1) for low, high in ratios])
             cases.append(Case(f"{loss.upper()}, n = {n}, difference", *away, "<", 0.04))
-        words.append(f"{loss.upper()}, n = {n}: {-100 * gain[0]:.2g} % to {100 * excess[1]:+.2g} %")
+        words.append(f"{loss.upper()}, n = {n}: {-100 * gain[0]:+.2g} % to {100 * excess[1]:+.2g} %")
     return cases, f"Delta of MA noise against the Gaussian's, from the best to the worst noise: {'; '.join(words)}."
 
 

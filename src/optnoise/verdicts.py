@@ -126,9 +126,12 @@ def claim(
 
 def ratio(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
     """Bounds on first/second, both not negative and given as (lower, upper); NaN where both may be 0."""
-    lower = first[0] / second[1] if second[1] > 0 else math.nan if first[1] == 0 else math.inf
-    upper = first[1] / second[0] if second[0] > 0 else math.nan if first[1] == 0 else math.inf
-    return (lower, upper) if lower <= upper else (math.nan, math.nan)
+    if second[1] == 0:
+        lower, upper = (math.inf, math.inf) if first[0] > 0 else (math.nan, math.nan)
+    else:
+        lower = first[0] / second[1]
+        upper = first[1] / second[0] if second[0] > 0 else math.inf
+    return lower, upper
 
 
 def worst(bounds: Sequence[tuple[float, float]], pick: Callable = max) -> tuple[float, float] | None:

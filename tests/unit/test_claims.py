@@ -330,6 +330,8 @@ def test_ratio_bounds_enclose_every_quotient() -> None:
     low, high = verdicts.ratio((1.0, 2.0), (4.0, 5.0))
     assert (low, high) == (0.2, 0.5)
     assert verdicts.ratio((1.0, 2.0), (0.0, 5.0)) == (0.2, float("inf"))
+    assert verdicts.ratio((0.0, 0.0), (0.0, 5.0)) == (0.0, float("inf"))  # 0/0 is not ruled out
+    assert verdicts.ratio((1.0, 2.0), (0.0, 0.0)) == (float("inf"), float("inf"))
     assert verdicts.worst([verdicts.ratio((0.0, 0.0), (0.0, 0.0)), (1.0, 2.0)]) == (1.0, 2.0)
 
 
