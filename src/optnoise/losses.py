@@ -165,7 +165,7 @@ def choose_buckets(
     bucketed delta exact.
 
     A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 32 m it is done on a circle
-    of that length, at least 32 mu round, on which sums from a quarter of it below zero downwards are
+    of that length, at least 20 mu round, on which sums from 7/20 of it below zero downwards are
     given the payoff 1, so that what wraps around from below is over-counted. What could wrap around from above is
     bounded by e^(-theta T) (E e^(theta loss))^n, theta = 6/mu, T the end of the circle, and added to delta: nothing
     as long as the distributions resemble those given here, and a slope back to them otherwise.
@@ -187,7 +187,7 @@ def choose_buckets(
     tilt = None
     if size:
         centre = xp.maximum(compositions * mean, 0.0)
-        least = xp.maximum(least, xp.maximum(32.0 * spread, 1.6 * (epsilon + centre + 10.0 * spread)) / size)
+        least = xp.maximum(least, xp.maximum(20.0 * spread, 20.0 / 11.0 * (epsilon + centre + 9.0 * spread)) / size)
         tilt = 6.0 / xp.maximum(spread, least)
     width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(top / half, least))) / 4.0)
     if compositions == 1:
@@ -235,7 +235,7 @@ def _bucketed_delta(xp, plan: Buckets, sum_a, sum_b):
     if plan.tilt is not None:
         powers = xp.exp(xp.minimum(plan.tilt[:, None] * plan.width[:, None] * _positions(xp, plan.half), 600.0))
         moment = xp.maximum(xp.sum(beta * powers, axis=-1), 1e-300)
-        end = plan.width * (plan.size - 3 * plan.size // 8)
+        end = plan.width * (plan.size + _lowest(plan.size))
         exponent = plan.compositions * xp.log(moment) - plan.tilt * end
         bound = xp.exp(xp.minimum(exponent, 0.0))
         delta = delta + xp.where(exponent > 0, 1.0 + exponent, bound)
@@ -256,8 +256,8 @@ def _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size, tilt
         payoffs = PAYOFFS[kind](xp, _positions(xp, half) * step, epsilon, smoothing)
     else:
         reach = half * compositions
-        lowest = -3 * size // 8 if size else -reach
-        guarded = size // 8
+        lowest = _lowest(size) if size else -reach
+        guarded = size // 10
         size = size or fast_length(2 * reach + 1)
         # Place i holds the sum of losses (i - n m) t; on the circle, the one of those that lies in its window.
         place = (xp.arange(size) - reach - lowest) % size
@@ -287,6 +287,11 @@ def _circle(half: int, compositions: int) -> int:
     """Length of the circular convolution, 0 where the linear one is no longer."""
     size = fast_length(_REACHES * half)
     return 0 if compositions == 1 or size >= fast_length(2 * half * compositions + 1) else size
+
+
+def _lowest(size: int) -> int:
+    """The lowest place, in buckets from zero, that a circle of this length stands for."""
+    return -9 * size // 20
 
 
 def fast_length(least: int) -> int:

@@ -20,18 +20,19 @@ MEMORY = 20
 
 @dataclass(frozen=True)
 class AdamState:
-    """Parameters and both moments, each (W, P), after ``epoch`` steps."""
+    """Parameters and both moments, each (W, P), after ``epoch`` steps; ``alive`` (W,): has stayed finite so far."""
 
     params: Any
     first: Any
     second: Any
+    alive: Any
     epoch: int = 0
 
 
 def adam_start(params: Any) -> AdamState:
     """Adam's state before the first step."""
     xp = array_namespace(params)
-    return AdamState(params, xp.zeros_like(params), xp.zeros_like(params))
+    return AdamState(params, xp.zeros_like(params), xp.zeros_like(params), xp.ones(len(params), dtype=bool))
 
 
 def adam_step(
@@ -44,19 +45,22 @@ def adam_step(
 ) -> AdamState:
     """One step of Adam (Kingma and Ba 2015) on every row, projected onto ``bounds``.
 
-    value: (W,); gradient: (W, P). Rows for which either is not finite do not move.
+    value: (W,); gradient: (W, P). A row for which either is not finite, or that would leave the finite range, does
+    not move any more.
     """
     xp = array_namespace(gradient)
     epoch = state.epoch + 1
-    moves = (xp.isfinite(value) & xp.isfinite(xp.sum(xp.abs(gradient), axis=-1)))[:, None]
-    gradient = xp.where(moves, gradient, 0.0)
-    first = DECAY_FIRST * state.first + (1 - DECAY_FIRST) * gradient
-    second = DECAY_SECOND * state.second + (1 - DECAY_SECOND) * gradient * gradient
-    step = (first / (1 - DECAY_FIRST**epoch)) / (xp.sqrt(second / (1 - DECAY_SECOND**epoch)) + TINY)
-    params = xp.where(moves, state.params - learning_rate * step, state.params)
+    alive = state.alive & xp.isfinite(value) & xp.isfinite(xp.sum(xp.abs(gradient), axis=-1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        gradient = xp.where(alive[:, None], gradient, 0.0)
+        first = DECAY_FIRST * state.first + (1 - DECAY_FIRST) * gradient
+        second = DECAY_SECOND * state.second + (1 - DECAY_SECOND) * gradient * gradient
+        step = (first / (1 - DECAY_FIRST**epoch)) / (xp.sqrt(second / (1 - DECAY_SECOND**epoch)) + TINY)
+        params = state.params - learning_rate * step
     if bounds is not None:
         params = xp.clip(params, *bounds)
-    return AdamState(params, first, second, epoch)
+    alive = alive & xp.isfinite(xp.max(xp.abs(params), axis=-1))
+    return AdamState(xp.where(alive[:, None], params, state.params), first, second, alive, epoch)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ REBUCKET_EPOCHS = 50
 TOLERANCE = 1e-9
 PATIENCE, ENOUGH = 20, 1e-5  # Adam stops when this many records improve the loss by less than this share
 REPORT_SECONDS = 0.3
+ADAM_ARRAYS = ("params", "first", "second", "alive")
+FINER = 2  # times as many buckets in the last stage
+FINEST = 4  # and for choosing among the stages
 
 Progress = Callable[[int, int, float, float], None]
 
@@ -98,7 +101,7 @@ def train(
     deltas = history["delta"][:, -1]
     finite = np.all(np.isfinite(p), axis=-1) & np.isfinite(history["loss"][:, -1])
     status = [
-        "not finite" if not ok else "collapsed" if delta > COLLAPSED else one
+        "not finite" if one == "not finite" or not ok else "collapsed" if delta > COLLAPSED else one
         for ok, delta, one in zip(finite, deltas, status, strict=True)
     ]
     meta = {
@@ -126,21 +129,25 @@ def final_weights(spec: TrainSpec) -> np.ndarray:
     return utility_weights(spec, spec.epochs if spec.decay_epochs is None else spec.decay_epochs)
 
 
-def buckets_for(spec: TrainSpec, p: Any, *, smoothing: float = 0.0) -> Buckets:
-    """Buckets of the spec's privacy loss that fit the noises ``p`` (W, 2N)."""
+def buckets_for(spec: TrainSpec, p: Any, *, smoothing: float = 0.0, finer: int = 1) -> Buckets | int:
+    """Buckets of the spec's privacy loss that fit the noises ``p`` (W, 2N), ``finer`` times as many as it says."""
+    if spec.method == "ma":  # has no use for them
+        return spec.buckets
     a, b = _pair(spec, p)
     return choose_buckets(
         a,
         b,
         epsilon=spec.epsilon,
         compositions=spec.compositions,
-        buckets=spec.buckets,
-        kind=spec.method if spec.method == "pdp" else "adp",
+        buckets=(spec.buckets - 1) // 2 * 2 * finer + 1,
+        kind=spec.method,
         smoothing=smoothing,
     )
 
 
-def evaluate(spec: TrainSpec, model: NoiseModel, cost: Any, params: Any, weights: Any, buckets: Buckets) -> Evaluation:
+def evaluate(
+    spec: TrainSpec, model: NoiseModel, cost: Any, params: Any, weights: Any, buckets: Buckets | int
+) -> Evaluation:
     """Loss and gradient at ``params`` (W, P); cost: the utility of a unit mass in each cell, (2N,)."""
     p, tape = model.forward(params)
     a, b = _pair(spec, p)
@@ -179,7 +186,7 @@ def _train_adam(spec: TrainSpec, xp: ModuleType, log: _Log, saved: _Checkpoint, 
         epoch, stopped = int(state["epoch"]), bool(state["stopped"])
         records = list(state["records"])
         for batch, part in zip(batches, parts, strict=True):
-            batch.restore(epoch, {name: xp.asarray(state[name][part]) for name in ("params", "first", "second")})
+            batch.restore(epoch, {name: xp.asarray(state[name][part]) for name in ADAM_ARRAYS})
     with ThreadPoolExecutor(len(batches)) as pool:
         while epoch < spec.epochs and not stopped:
             until = min(epoch + every, spec.epochs)
@@ -196,7 +203,9 @@ def _train_adam(spec: TrainSpec, xp: ModuleType, log: _Log, saved: _Checkpoint, 
     table = np.array(records)
     history = {"epoch": table[:, 0, 0].astype(int)}
     history |= {name: table[:, i].T.copy() for i, name in enumerate(("loss", "delta", "utility"), start=1)}
-    return p, history, ["converged" if stopped else "epochs"] * rows, [epoch] * rows
+    alive = np.concatenate([backends.to_host(batch.state.alive) for batch in batches])
+    status = [("converged" if stopped else "epochs") if one else "not finite" for one in alive]
+    return p, history, status, [epoch] * rows
 
 
 class _AdamBatch:
@@ -241,7 +250,7 @@ def _adam_arrays(batches, epoch, stopped, records) -> dict[str, np.ndarray]:
         "epoch": np.asarray(epoch),
         "stopped": np.asarray(stopped),
         "records": np.array(records),
-        **{name: joined(name) for name in ("params", "first", "second")},
+        **{name: joined(name) for name in ADAM_ARRAYS},
     }
 
 
@@ -300,8 +309,9 @@ def _lbfgs_row(spec: TrainSpec, row: int, done: _Done) -> None:
     model = make_model(spec)
     state = done.states.get(row)
     if state is None:
-        params = start_params(spec, model, np)[0]
-        state = {"stage": 0, "params": params, "trace": np.zeros((0, 3)), "iterations": 0, "loss": math.inf}
+        params = start_params(spec, model, np)
+        state = {"stage": 0, "params": params[0], "trace": np.zeros((0, 3)), "iterations": 0, "converged": False}
+        state |= _judge(spec, model, params)
     for stage in range(int(state["stage"]), len(stages(spec))):
         state = _lbfgs_stage(spec, model, state, stage, partial(done.report, row))
         done.finish(row, state)
@@ -322,7 +332,8 @@ def _lbfgs_stage(
     if squared:  # what is exactly zero would stay so
         params = np.maximum(params, 1e-6 * params.mean(axis=-1, keepdims=True))
     smoothings = stages(spec)
-    buckets = buckets_for(spec, model.forward(params)[0], smoothing=smoothings[stage])
+    finer = FINER if stage == len(smoothings) - 1 else 1
+    buckets = buckets_for(spec, model.forward(params)[0], smoothing=smoothings[stage], finer=finer)
     scale = 1.0 / max(abs(float(evaluate(spec, model, cost, params, weights, buckets).loss[0])), 1e-300)
     trace: list[tuple[float, float, float]] = []
     latest: list[Evaluation] = []
@@ -350,18 +361,25 @@ def _lbfgs_stage(
     params = params_of(end.point)
     if squared:  # their common factor means nothing; it must not drift
         params = params * (params.size / params.sum())
-    p = model.forward(params)[0]
-    outcome = evaluate(spec, model, cost, params, weights, buckets_for(spec, p))
     after = state | {
         "stage": stage + 1,
         "params": params[0],
         "iterations": state["iterations"] + end.iterations,
         "converged": end.converged,
     }
-    if not state["loss"] <= outcome.loss[0]:
-        after |= {name: float(getattr(outcome, name)[0]) for name in ("loss", "delta", "utility")} | {"p": p[0]}
+    outcome = _judge(spec, model, params)
+    if outcome["loss"] < state["loss"] or not math.isfinite(state["loss"]):
+        after |= outcome
     trace = trace or [(after["loss"], after["delta"], after["utility"])]
     return after | {"trace": np.concatenate([state["trace"], np.array(trace)])}
+
+
+def _judge(spec: TrainSpec, model: NoiseModel, params: Any) -> dict[str, Any]:
+    """One noise and its loss on fine buckets chosen for it, by which stages are compared."""
+    p = model.forward(params)[0]
+    buckets = buckets_for(spec, p, finer=FINEST)
+    now = evaluate(spec, model, spec.grid.cost(spec.loss), params, final_weights(spec), buckets)
+    return {"p": p[0]} | {name: float(getattr(now, name)[0]) for name in ("loss", "delta", "utility")}
 
 
 def start_params(spec: TrainSpec, model: NoiseModel, xp: ModuleType) -> Any:
@@ -371,18 +389,33 @@ def start_params(spec: TrainSpec, model: NoiseModel, xp: ModuleType) -> Any:
     return model.from_masses(xp.asarray(best_gaussians(spec, final_weights(spec))))
 
 
-def best_gaussians(spec: TrainSpec, weights: np.ndarray, count: int = 48) -> np.ndarray:
-    """For each utility weight the truncated Gaussian of least loss, (W, 2N), out of ``count`` widths."""
+def best_gaussians(spec: TrainSpec, weights: np.ndarray) -> np.ndarray:
+    """For each utility weight the truncated Gaussian of least loss, (W, 2N)."""
     grid = spec.grid
-    noises = np.stack(
-        [truncated_gaussian(grid, sigma) for sigma in np.geomspace(grid.cell_width, 4 * grid.half_width, count)]
-    )
-    a, b = _pair(spec, noises)
-    privacy = LOSSES[spec.method](
-        a, b, epsilon=spec.epsilon, compositions=spec.compositions, buckets=buckets_for(spec, noises)
-    )[0]
-    utility = (noises * grid.cost(spec.loss)).sum(axis=-1)
-    return noises[np.argmin(weights[:, None] * utility + privacy, axis=1)]
+    coarse = np.geomspace(grid.cell_width, 4 * grid.half_width, 40)
+    losses = _gaussian_losses(spec, coarse)
+    noises = []
+    for weight in weights:
+        nearest = int(np.argmin(weight * losses[0] + losses[1]))
+        fine = np.geomspace(coarse[max(nearest - 1, 0)], coarse[min(nearest + 1, len(coarse) - 1)], 17)
+        utility, privacy = _gaussian_losses(spec, fine)
+        noises.append(truncated_gaussian(grid, float(fine[np.argmin(weight * utility + privacy)])))
+    return np.stack(noises)
+
+
+def _gaussian_losses(spec: TrainSpec, sigmas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Utility losses and privacy losses of truncated Gaussians, a few at a time for the memory's sake."""
+    cost = spec.grid.cost(spec.loss)
+    parts = []
+    for some in np.array_split(sigmas, -(-len(sigmas) // 8)):
+        p = np.stack([truncated_gaussian(spec.grid, float(sigma)) for sigma in some])
+        a, b = _pair(spec, p)
+        privacy = LOSSES[spec.method](
+            a, b, epsilon=spec.epsilon, compositions=spec.compositions, buckets=buckets_for(spec, p)
+        )[0]
+        parts.append(((p * cost).sum(axis=-1), privacy))
+    utility, privacy = zip(*parts, strict=True)
+    return np.concatenate(utility), np.concatenate(privacy)
 
 
 class _Done:
@@ -443,7 +476,7 @@ class _Checkpoint:
         if self.path is None or not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as archive:
+            with open(self.path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             problem = None if str(arrays.pop("key")) == self.key else "it belongs to other parameters"
         except Exception as error:  # a damaged archive can raise nearly anything
