@@ -433,14 +433,29 @@ def _masses(xp: Any, name: str, values: Any) -> None:
 
 
 def _excess(xp: Any, values: Any, name: str) -> tuple[float, float]:
-    """(sum - 1, bound on its error): exactly rounded on the host, pairwise on a device."""
-    if xp is np:
-        excess, error = math.fsum([*values.tolist(), -1.0]), 4 * U
-    else:
-        excess, error = values.sum().item() - 1.0, 64 * U * math.log2(values.shape[0] + 2)
-    if abs(excess) > SUM_TOLERANCE:
+    """(sum - 1, bound on its error)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        high, low = _compensated_sum(xp, values)
+    excess = (high - 1.0) + low
+    if not abs(excess) <= SUM_TOLERANCE:
         raise ValueError(f"{name}: sum {1.0 + excess!r} is not allowed; masses must sum to 1 within {SUM_TOLERANCE:g}")
-    return excess, error
+    return excess, 4 * U
+
+
+def _compensated_sum(xp: Any, values: Any) -> tuple[float, float]:
+    """The sum of non-negative values as a float and the rest that it lacks, by Knuth's two-sum on a binary tree.
+
+    The rests are below U log2(m) times the sum, so that adding them up in floats errs by O((U log2 m)^2).
+    """
+    high, low = values, xp.zeros_like(values)
+    while high.shape[0] > 1:
+        if high.shape[0] % 2:
+            high, low = (xp.concatenate([part, xp.zeros(1)]) for part in (high, low))
+        x, y = high[0::2], high[1::2]
+        high = x + y
+        from_y = high - x
+        low = low[0::2] + low[1::2] + ((x - (high - from_y)) + (y - from_y))
+    return high.sum().item(), low.sum().item()
 
 
 def _compositions(n: Any) -> int:

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from optnoise.accounting import delta_bounds, delta_bounds_of_losses, epsilon_bounds
+from optnoise.accounting import _compensated_sum, delta_bounds, delta_bounds_of_losses, epsilon_bounds
 from optnoise.baselines import truncated_gaussian, truncated_laplace
 from optnoise.composition import transform_length
 from optnoise.grid import Grid
@@ -189,6 +189,15 @@ def test_transform_lengths():
         assert rest == 1
 
 
+def test_sums_are_exact():
+    """As good as the exactly rounded sum, at any length."""
+    random = np.random.default_rng(0)
+    for size in (1, 2, 3, 7, 1000, 60001):
+        masses = np.exp(-50 * random.random(size))
+        masses /= masses.sum()
+        assert math.fsum(_compensated_sum(np, masses)) == math.fsum(masses)
+
+
 GOOD = np.array([0.5, 0.5])
 
 
@@ -201,6 +210,8 @@ GOOD = np.array([0.5, 0.5])
         ((GOOD, np.array([0.5, math.nan]), 0.3), "b: mass nan at index 1 is not allowed"),
         ((GOOD, np.array([math.inf, 0.5]), 0.3), "b: mass inf at index 0 is not allowed"),
         ((GOOD, np.array([0.5, 0.25, 0.25]), 0.3), "b: length 3 is not allowed; it must be that of a, 2"),
+        ((np.array([1.5e308, 1.5e308]), GOOD, 0.3), "a: sum nan is not allowed"),
+        ((np.array([]), np.array([]), 0.3), "a: sum 0.0 is not allowed"),
         ((GOOD.reshape(1, 2), GOOD, 0.3), r"a: shape \(1, 2\) is not allowed"),
         ((GOOD, GOOD, -0.1), "epsilon: -0.1 is not allowed"),
         ((GOOD, GOOD, math.nan), "epsilon: nan is not allowed"),
