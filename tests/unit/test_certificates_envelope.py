@@ -233,5 +233,5 @@ def test_bad_problems_are_named(arguments, message):
 
 
 def test_bad_utility_is_named():
-    with pytest.raises(ValueError, match="^utility: -1.0 is not allowed"):
+    with pytest.raises(ValueError, match=r"^utility: -1.0 is not allowed"):
         envelope(Problem(math.inf, 1.0, "l1"), -1.0)
