@@ -40,22 +40,20 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         axes.set(xlabel="noise $x$ (sensitivities)", ylabel="density", xlim=(-width, width))
         axes.set_title(f"$r = {width:g}$")
     panels["r0"].legend(loc="upper right")
-    return drawing.finish(figure), caption(inputs, noises, widths)
+    return drawing.finish(figure), caption(noises, widths)
 
 
-def caption(inputs: Inputs, noises: dict, widths: list) -> str:
+def caption(noises: dict, widths: list) -> str:
     """What is shown, and how near the ADP noise comes to the staircase in shape and in delta."""
-    tables = {name: drawing.both_orders(inputs.evaluation(f"stairs_{name}")) for name in ("adp", "analytic")}
     epsilon = next(iter(noises["adp"].values()))[1].meta["spec"]["epsilon"]
     lines = []
     for width in widths:
-        (learned_run, learned), (analytic_run, analytic) = noises["adp"][width], noises["staircase"][width]
+        learned, analytic = noises["adp"][width][1], noises["staircase"][width][1]
         distance = drawing.total_variation(learned.p[0], analytic.p[0])
-        runs = {"adp": learned_run, "analytic": analytic_run}
-        deltas = {name: drawing.delta_at(table[table["run"] == runs[name]], epsilon) for name, table in tables.items()}
+        deltas = [drawing.number(drawing.single_delta(noise, epsilon), 5) for noise in (learned, analytic)]
         lines.append(
-            f"r = {width:g}: total variation distance {drawing.number(distance)}, delta"
-            f" {drawing.number(deltas['adp'], 5)} against the staircase's {drawing.number(deltas['analytic'], 5)}"
+            f"r = {width:g}: total variation distance {drawing.number(distance)}, delta {deltas[0]} against the"
+            f" staircase's {deltas[1]}"
         )
     return (
         f"Noise for one release at eps = {epsilon}, minimal L1 utility loss, on [-r, r]: learned with the ADP, MA and"

@@ -1,7 +1,5 @@
 """Figure 1b: noise that need not fall from the centre becomes pointy towers, and what smaller shifts then leak."""
 
-import math
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -10,6 +8,8 @@ from optnoise.figures import Inputs, run
 from optnoise.grid import Grid, utilities
 from optnoise.storage import NoiseFile
 
+MOST_SHIFTS = 100
+
 
 def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     """One panel for each kind of tower with the staircase behind, and delta by the distance of two query results."""
@@ -17,23 +17,21 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     models = drawing.trained(towers, "model")
     width = drawing.half_width(next(iter(towers.values())))
     epsilon = next(iter(towers.values())).meta["spec"]["epsilon"]
-    staircase_run, staircase = drawing.by_half_width(inputs.noises("stairs_analytic"))[width]
-    monotone_run, monotone = drawing.by_half_width(inputs.noises("stairs_adp"))[width]
-    shown = {"staircase": ("stairs_analytic", staircase_run, staircase), "adp": ("stairs_adp", monotone_run, monotone)}
-    shown |= {models[run]: ("towers", run, noise) for run, noise in towers.items()}
+    shown = {"staircase": drawing.by_half_width(inputs.noises("stairs_analytic"))[width][1]}
+    shown |= {"adp": drawing.by_half_width(inputs.noises("stairs_adp"))[width][1]}
+    shown |= {models[run]: noise for run, noise in towers.items()}
 
     figure, axes = plt.subplots(1, len(towers) + 1, figsize=(style.WIDTH, 2.9), width_ratios=[1] * len(towers) + [1.1])
     labels, words, shifts = {}, [], {}
-    for name, (experiment, run_name, noise) in shown.items():
-        table = drawing.both_orders(inputs.evaluation(experiment))
+    for name, noise in shown.items():
         u1, _ = utilities(noise.p[0], Grid(**noise.meta["grid"]))
-        delta = drawing.delta_at(table[table["run"] == run_name], epsilon)
+        shifts[name] = delta_by_shift(noise, epsilon)
+        delta = shifts[name][1][-1]
         labels[name] = f"{style.method_name(name)}\n$E|x|$ = {u1:.4f}, $\\delta$ = {delta:.4f}"
         words.append(f"{style.method_name(name)}: E|x| = {u1:.4f}, delta = {delta:.5f}")
-        shifts[name] = delta_by_shift(noise, epsilon)
     for panel, (run_name, noise) in zip(axes, towers.items(), strict=False):
         drawing.draw_density(
-            panel, staircase, color=style.method_colour("staircase"), linewidth=2.5, label=labels["staircase"]
+            panel, shown["staircase"], color=style.method_colour("staircase"), linewidth=2.5, label=labels["staircase"]
         )
         name = models[run_name]
         drawing.draw_density(panel, noise, color=style.method_colour(name), linewidth=0.9, label=labels[name])
@@ -54,16 +52,10 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
 
 
 def delta_by_shift(noise: NoiseFile, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """(distance, delta) for two results any whole number of cells apart, up to the sensitivity; one release.
-
-    delta is the hockey-stick divergence itself, a finite sum at n = 1; mirror symmetry makes both orders equal.
-    """
+    """(distance, delta) for two results whole numbers of cells apart, up to the sensitivity; one release."""
     grid = Grid(**noise.meta["grid"])
-    shifts = np.arange(grid.shift + 1)
-    padding = np.zeros(grid.shift)
-    b = np.concatenate([padding, noise.p[0], padding])
-    delta = [np.maximum(np.roll(b, k) - math.exp(epsilon) * b, 0.0).sum() for k in shifts]
-    return shifts * grid.cell_width, np.array(delta)
+    shifts = np.unique(np.linspace(0, grid.shift, min(grid.shift, MOST_SHIFTS) + 1).round().astype(int))
+    return shifts * grid.cell_width, np.array([drawing.single_delta(noise, epsilon, int(k)) for k in shifts])
 
 
 def caption(epsilon: float, words: list, shifts: dict, towers: dict, models: dict) -> str:

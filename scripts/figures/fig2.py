@@ -71,11 +71,10 @@ def differences(axes: plt.Axes, curves: dict) -> dict[str, float]:
     base = curves["staircase"]["delta_upper"].to_numpy()
     largest = {}
     for method in ("ma", "pdp", "adp"):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gap = np.abs(curves[method]["delta_upper"].to_numpy() - base) / base
+        gap = drawing.ratio(np.abs(curves[method]["delta_upper"].to_numpy() - base), base)
         look = {"color": style.method_colour(method), "linestyle": style.method_line(method), "linewidth": 1.1}
-        axes.plot(curves[method]["eps"], drawing.positive(gap), **look)
-        largest[method] = float(np.nanmax(gap))
+        axes.plot(curves[method]["eps"], gap, **look)
+        largest[method] = float(np.nanmax(gap, initial=0.0))
     axes.axhline(CLAIMED, color="black", linewidth=0.6)
     drawing.log_axes(axes, "y")
     axes.set_xlabel(r"$\varepsilon$")
@@ -87,10 +86,8 @@ def closeness(axes: plt.Axes, noises: dict) -> None:
     base, edges = drawing.density(noises["staircase"], 0)
     for method in ("ma", "pdp", "adp"):
         values, _ = drawing.density(noises[method], 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = drawing.positive(values / base)
         look = {"color": style.method_colour(method), "linestyle": style.method_line(method), "linewidth": 1.0}
-        drawing.draw_steps(axes, ratio, edges, **look)
+        drawing.draw_steps(axes, drawing.ratio(values, base), edges, **look)
     axes.axhline(1.0, color=style.method_colour("staircase"), linewidth=0.6)
     drawing.log_axes(axes, "y")
     axes.set_xlabel("noise $x$ (sensitivities)")

@@ -125,8 +125,7 @@ def shape(panel: plt.Axes, strip: plt.Axes, inputs: Inputs) -> str:
     reach = min(REACH * rows["rms"].iloc[middle], drawing.half_width(learned))
     values, edges = drawing.density(learned, index)
     base, _ = drawing.density(twin, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(np.abs(edges[:-1] + edges[1:]) < 2 * reach, values / base, np.nan)
+    ratio = np.where(np.abs(edges[:-1] + edges[1:]) < 2 * reach, drawing.ratio(values, base), np.nan)
     drawing.draw_steps(strip, ratio, edges, color=colour, linewidth=0.9)
     strip.axhline(1.0, color="black", linewidth=0.6)
     strip.set(xlabel="noise $x$ (sensitivities)", ylabel="density ratio")

@@ -30,6 +30,12 @@ def positive(values: Any) -> np.ndarray:
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
+def ratio(values: Any, base: Any) -> np.ndarray:
+    """``values / base`` for a logarithmic axis: NaN where it is 0, infinite or undefined."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        return positive(np.asarray(values, dtype=float) / np.asarray(base, dtype=float))
+
+
 def evenly(values: Iterable[Any], count: int) -> list[Any]:
     """At most ``count`` of the sorted distinct values, evenly spread, the first and the last among them."""
     values = sorted(set(values))
@@ -66,6 +72,18 @@ def trained(noises: Mapping[str, NoiseFile], name: str) -> dict[str, Any]:
     return {run: noise.meta["spec"][name] for run, noise in noises.items()}
 
 
+def single_delta(noise: NoiseFile, epsilon: float, shift: int | None = None) -> float:
+    """The evaluator's upper bound for one release of an additive noise, at ``epsilon`` exactly.
+
+    ``shift``: the distance of the two results in cells; without it, the sensitivity.
+    """
+    from optnoise.grid import Grid
+    from optnoise.shifts import shifted_delta
+
+    shift = Grid(**noise.meta["grid"]).shift if shift is None else shift
+    return shifted_delta(noise.p[0], shift, epsilon=epsilon, n=1, buckets=250_000)[1] if shift else 0.0
+
+
 def total_variation(p: np.ndarray, q: np.ndarray) -> float:
     """Half the L1 distance of two mass vectors on the same grid."""
     return 0.5 * float(np.abs(p - q).sum())
@@ -78,41 +96,26 @@ def both_orders(table: pd.DataFrame) -> pd.DataFrame:
     return table.groupby(keys, dropna=False, sort=False, as_index=False)[bounds].max()
 
 
-def delta_at(table: pd.DataFrame, epsilon: float) -> float:
-    """The upper bound of delta at ``epsilon``, of one noise's rows over eps.
-
-    Between two epsilons it is read from the chord over e^eps, in which delta is convex: still an upper bound.
-    Raises ``ValueError`` outside the table's range.
-    """
-    rows = table.sort_values("eps")
-    eps = rows["eps"].to_numpy()
-    if not eps[0] - 1e-12 <= epsilon <= eps[-1] + 1e-12:
-        raise ValueError(f"eps: {epsilon!r} is outside the table, which covers {eps[0]:g} to {eps[-1]:g}")
-    return float(np.interp(math.exp(epsilon), np.exp(eps), rows["delta_upper"].to_numpy()))
-
-
 def delta_ratio(learned: pd.DataFrame, baseline: pd.DataFrame) -> np.ndarray:
-    """delta_upper of each learned row over the baseline's running minimum at equal utility loss; NaN outside it.
+    """delta_upper of each learned row over the baseline's at equal utility loss; NaN where that cannot be told.
 
-    The baseline is interpolated by a cubic spline of log delta over log utility, up to its minimum, and is flat
-    from there on.
+    The baseline is interpolated, log delta over log utility, by monotone cubics: within 1 % on ten points a decade.
+    From the point before its minimum on, where it turns sharply and the points may miss the least delta, it is NaN.
     """
-    from scipy.interpolate import CubicSpline
+    from scipy.interpolate import PchipInterpolator
 
     rows = baseline.sort_values("utility").drop_duplicates("utility")
-    rows = rows[(rows["utility"] > 0) & (rows["delta_running"] > 0) & (rows["delta_running"] < 1 - 1e-9)]
-    utility = learned["utility"].to_numpy(dtype=float)
-    ratio = np.full(utility.size, np.nan)
-    if len(rows) < 4:
-        return ratio
+    rows = rows[(rows["utility"] > 0) & (rows["delta_running"] > 0)]
+    if len(rows) == 0:
+        return np.full(len(learned), np.nan)
     x, y = np.log(rows["utility"].to_numpy()), np.log(rows["delta_running"].to_numpy())
-    last = int(np.argmin(y)) + 1
-    if last < 4:
-        return ratio
-    inside = (utility > 0) & (np.log(np.maximum(utility, 1e-300)) >= x[0])
-    at = np.minimum(np.log(utility[inside]), x[last - 1])
-    ratio[inside] = learned["delta_upper"].to_numpy()[inside] / np.exp(CubicSpline(x[:last], y[:last])(at))
-    return ratio
+    last = int(np.argmin(y))
+    if last < 2:
+        return np.full(len(learned), np.nan)
+    at = np.log(positive(learned["utility"]))
+    known = (at >= x[0]) & (at <= x[last - 1])
+    base = PchipInterpolator(x[: last + 1], y[: last + 1])(np.where(known, at, x[0]))
+    return np.where(known, ratio(learned["delta_upper"], np.exp(base)), np.nan)
 
 
 def noise_of(noises: Mapping[str, NoiseFile], row: Any) -> tuple[NoiseFile, int]:
@@ -246,7 +249,7 @@ def finish(figure: Figure) -> Figure:
             axis.set_major_locator(FixedLocator(labelled))
             axis.set_minor_locator(FixedLocator(unlabelled) if len(unlabelled) else NullLocator())
             axis.set_minor_formatter(NullFormatter())
-            decades = math.log10(high / low)
+            decades = math.log10(high) - math.log10(low)
             axis.set_major_formatter(
                 FuncFormatter(_power if decades > 2.5 or low < 1e-3 else lambda value, _: f"{value:g}")
             )
@@ -382,7 +385,7 @@ def sgd_sentence(noises: Mapping[str, NoiseFile], table: pd.DataFrame, order: st
     pairs = curves.merge(both_orders(matched), on=["run", "n", "eps"], suffixes=("", "_gaussian"))
     below = pairs["delta_upper"] < pairs["delta_upper_gaussian"]
     near = pairs[np.isclose(pairs["eps"], _nearest(pairs["eps"], trained(noises, "epsilon")))]
-    ratios = near["delta_upper"] / near["delta_upper_gaussian"]
+    ratios = ratio(near["delta_upper"], near["delta_upper_gaussian"])
     return (
         f"{text}; delta is below the Gaussian's at {int(below.sum())} of {len(pairs)} points, and"
         f" {between(ratios)} times it at eps = {number(near['eps'].iloc[0])}, next to the eps trained for."

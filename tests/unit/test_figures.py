@@ -252,27 +252,16 @@ def test_density_keeps_every_mass_when_it_averages():
     assert (values * np.diff(edges))[:3] == pytest.approx(p[:9].reshape(3, 3).sum(axis=1), rel=1e-9)
 
 
-def test_delta_between_two_epsilons_is_an_upper_bound_and_outside_the_table_an_error():
-    eps = np.linspace(0.0, 0.5, 11)
-    truth = [figure_inputs.gaussian_delta(2.0, e, 1) for e in eps]
-    table = pd.DataFrame({"eps": eps, "delta_upper": truth})
-    for epsilon in (0.02, 0.33, 0.5):
-        exact = figure_inputs.gaussian_delta(2.0, epsilon, 1)
-        assert exact * (1 - 1e-12) <= drawing.delta_at(table, epsilon) <= exact * 1.005
-    with pytest.raises(ValueError, match=r"eps: 0\.6 is outside the table, which covers 0 to 0\.5"):
-        drawing.delta_at(table, 0.6)
-
-
-def test_delta_ratio_compares_at_equal_utility_and_with_the_minimum_beyond_it():
+def test_delta_ratio_compares_at_equal_utility_and_only_where_the_baseline_is_known():
     sigma = np.geomspace(1.0, 100.0, 41)
-    delta = 1e-6 + np.exp(-((sigma / 10) ** 2) / 2)
+    delta = 1e-6 * sigma**2 + np.exp(-((sigma / 10) ** 2) / 2)
     baseline = pd.DataFrame({"utility": sigma, "delta_running": np.minimum.accumulate(delta)})
-    at = np.array([3.3, 11.0, 31.0, 90.0, 0.5])
-    true = np.append(1e-6 + np.exp(-((at[:3] / 10) ** 2) / 2), [delta.min(), np.nan])
-    learned = pd.DataFrame({"utility": at, "delta_upper": 0.97 * true})
-    ratio = drawing.delta_ratio(learned, baseline)
-    assert ratio[:4] == pytest.approx(0.97, rel=2e-3)
-    assert np.isnan(ratio[4])
+    at = np.array([3.3, 11.0, 25.0])
+    learned = pd.DataFrame({"utility": at, "delta_upper": 0.97 * (1e-6 * at**2 + np.exp(-((at / 10) ** 2) / 2))})
+    assert drawing.delta_ratio(learned, baseline) == pytest.approx(0.97, rel=3e-3)
+    beyond = pd.DataFrame({"utility": [0.5, sigma[delta.argmin()], 90.0], "delta_upper": 0.1})
+    assert np.isnan(drawing.delta_ratio(beyond, baseline)).all()
+    assert np.isnan(drawing.delta_ratio(learned, baseline.iloc[:0])).all()
 
 
 @pytest.mark.parametrize(
