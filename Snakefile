@@ -21,6 +21,7 @@ for variable, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH
 
 from optnoise import plan, resources
 from optnoise.sources import closure
+from optnoise.spec import canonical_json
 
 try:
     settings = plan.resolve(config)
@@ -39,10 +40,15 @@ include: "rules/runs.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"
 include: "rules/reduce.smk"
+include: "rules/certify.smk"
 include: "rules/figures.smk"
+include: "rules/claims.smk"
+include: "rules/benchmark.smk"
 
 
 rule all:
     default_target: True
     input:
         [f"results/figures/{figure}.png" for figure in settings["figures"]],
+        "results/claims.md",
+        [f"results/mechanisms/{name}.json" for name in settings["mechanisms"]],

@@ -10,6 +10,7 @@ for figure, reads in settings["figures"].items():
             noise=files_of("noise", reads.get("noise", [])),
             evaluation=files_of("evaluation", reads.get("evaluation", [])),
             frontier=files_of("frontier", reads.get("frontier", [])),
+            extra=reads.get("extra", []),
             style="matplotlibrc",
             code=closure(f"scripts/figures/{figure}.py"),
         output:
@@ -28,4 +29,4 @@ for figure, reads in settings["figures"].items():
             f"Drawing {figure}"
         shell:
             "python {input.code[0]} --noise {input.noise} --evaluation {input.evaluation} --frontier {input.frontier}"
-            " --style {input.style} --figure {params.figure} --log {log}"
+            " --extra {input.extra} --style {input.style} --figure {params.figure} --log {log}"

@@ -6,6 +6,7 @@ Each is the exact cell integral of its density, re-normalised to the grid's rang
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -129,6 +130,15 @@ def matched_gaussian(grid: Grid, *, utility: float, loss: str) -> np.ndarray:
 
     Raises ``ValueError`` when no sigma reaches it: the uniform noise on the grid has the largest.
     """
+    return _matched(truncated_gaussian, grid, utility, loss)
+
+
+def matched_laplace(grid: Grid, *, utility: float, loss: str) -> np.ndarray:
+    """The truncated Laplace noise (2N,) whose E|x| or E x^2 equals ``utility``; see :func:`matched_gaussian`."""
+    return _matched(truncated_laplace, grid, utility, loss)
+
+
+def _matched(make: Callable[[Grid, float], np.ndarray], grid: Grid, utility: float, loss: str) -> np.ndarray:
     from scipy.optimize import brentq
 
     cost = grid.cost(loss)
@@ -136,17 +146,17 @@ def matched_gaussian(grid: Grid, *, utility: float, loss: str) -> np.ndarray:
     if not utility < most:
         raise ValueError(f"utility: {utility!r} is not allowed; on this grid it must be below {most!r}")
 
-    def excess(log_sigma: float) -> float:
-        return float(truncated_gaussian(grid, math.exp(log_sigma)) @ cost) - utility
+    def excess(log_width: float) -> float:
+        return float(make(grid, math.exp(log_width)) @ cost) - utility
 
     low, high = math.log(grid.cell_width / 100), math.log(grid.half_width)
     if excess(low) >= 0:
-        return truncated_gaussian(grid, math.exp(low))
+        return make(grid, math.exp(low))
     while excess(high) < 0 and high < 60:
         high += 1.0
     if excess(high) < 0:
         return uniform(grid)
-    return truncated_gaussian(grid, math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14)))
+    return make(grid, math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14)))
 
 
 def _delta(value: float) -> float:

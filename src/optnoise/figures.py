@@ -27,6 +27,7 @@ class Inputs:
     noise_paths: tuple[Path, ...] = ()
     evaluation_paths: tuple[Path, ...] = ()
     frontier_paths: tuple[Path, ...] = ()
+    extra_paths: tuple[Path, ...] = ()
 
     def noises(self, experiment: str) -> dict[str, NoiseFile]:
         """The experiment's noise files by run name."""
@@ -44,6 +45,13 @@ class Inputs:
             if path.stem == experiment:
                 return read_table(path)
         raise KeyError(f"frontier: {experiment!r} is not an input of this figure")
+
+    def extra(self, name: str) -> Path:
+        """The path of another input, by its file name."""
+        for path in self.extra_paths:
+            if path.name == name:
+                return path
+        raise KeyError(f"extra: {name!r} is not an input of this figure")
 
     @property
     def experiments(self) -> list[str]:
@@ -67,13 +75,13 @@ def _noise(path: Path) -> NoiseFile:
 def run(draw: Callable[[Inputs], tuple[Figure, str]]) -> None:
     """Parse a figure script's command line, draw, and write ``FIGURE.pdf``, ``FIGURE.png`` and ``FIGURE.md``."""
     parser = argparse.ArgumentParser(description="Draw one figure from the files that it reads.")
-    for kind in ("noise", "evaluation", "frontier"):
+    for kind in ("noise", "evaluation", "frontier", "extra"):
         parser.add_argument(f"--{kind}", nargs="*", default=[], type=Path)
     parser.add_argument("--style", required=True, help="a matplotlibrc")
     parser.add_argument("--figure", required=True, type=Path, help="the output's path without its ending")
     parser.add_argument("--log", required=True)
     given = parser.parse_args()
-    inputs = Inputs(tuple(given.noise), tuple(given.evaluation), tuple(given.frontier))
+    inputs = Inputs(tuple(given.noise), tuple(given.evaluation), tuple(given.frontier), tuple(given.extra))
     with job(f"draw {given.figure.name}", given.log):
         import logging
 

@@ -159,6 +159,7 @@ def _one_line(error: Any) -> str:
         "minimum": "it must be at least {}",
         "maximum": "it must be at most {}",
         "exclusiveMinimum": "it must be above {}",
+        "exclusiveMaximum": "it must be below {}",
         "minItems": "it needs at least {} item",
         "pattern": "it must match {}",
         "const": "it must be {!r}",
@@ -182,11 +183,12 @@ def runs(config: Mapping[str, Any]) -> dict[str, dict[str, Run]]:
     for name, experiment in sorted(experiments.items(), key=lambda item: item[1]["kind"] == "matched"):
         make = {"learned": _learned, "analytic": _analytic, "matched": _matched}[experiment["kind"]]
         plan[name] = {run.name: run for run in make(name, experiment, config, plan)}
-    readers = {"claims": config["claims"], **{f"figures.{name}": reads for name, reads in config["figures"].items()}}
+    readers = {f"figures.{name}": reads for name, reads in config["figures"].items()}
+    readers |= {"claims": config["claims"], "certificates": {"frontiers": config["certificates"]["frontiers"]}}
     for reader, reads in readers.items():
         for kind, names in reads.items():
             for name in names:
-                if name not in plan:
+                if kind != "extra" and name not in plan:
                     known = ", ".join(experiments)
                     raise ConfigError(f"config: {reader}.{kind}: {name!r} is no experiment; known are {known}")
     return plan

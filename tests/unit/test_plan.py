@@ -147,7 +147,7 @@ def test_ranges_reach_both_ends() -> None:
             "  fig7: {frontier: [gausian]}",
             "figures.fig7.frontier: 'gausian' is no experiment",
         ),
-        ("backend: auto", "bakend: auto", "top level: unknown key 'bakend'; allowed are backend, claims"),
+        ("backend: auto", "bakend: auto", "top level: unknown key 'bakend'; allowed are backend, certificates, claims"),
     ],
 )
 def test_one_line(old: str, new: str, line: str) -> None:
