@@ -85,172 +85,14 @@ def make_band(x: np.ndarray, cell_width: float, slope: float) -> Band:
     return Band(centres, drift, table, powers, float(slope), float(cell_width), window, pad)
 
 
-@cache
-def _compiled() -> tuple[Callable, Callable, Callable]:
-    """(place, forward, backward) for ranges of rows, compiled on first use and cached on disk where that works."""
-    import numba
-
-    def compile_(function: Callable) -> Callable:
-        # Sums may be re-ordered to use vector registers: by the compiler, once, so that equal input still gives
-        # equal bytes.
-        options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
-        try:
-            return numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # no folder that can be written to
-            return numba.njit(**options)(function)
-
-    @compile_
-    def place(params, base, u, start, stop, x, h, slope, pad):
-        """The padded cell nearest to each F, and -C (x - F) there."""
-        stacked = base.shape[1]
-        low, high = pad // 2, x.size - 1 - pad // 2
-        for row in range(start, stop):
-            for j in range(stacked):
-                f = params[row, 1 + stacked + j]
-                t = f / h + (x.size - pad)
-                # Comparisons before the conversion to an integer: they send a NaN to the first cell.
-                cell = low if not t > low else high if t > high else int(t)
-                base[row, j] = cell
-                v = slope * (f - x[cell])
-                u[row, j] = -LARGEST if v < -LARGEST else LARGEST if v > LARGEST else v
-
-    @compile_
-    def spread(z, amplitude, e, near, drift):
-        for i in range(LANES * (z.size // LANES)):
-            z[i] += amplitude / (1.0 + e * near[i] * (1.0 - drift[i]))
-
-    @compile_
-    def gather(g, e, near, drift):
-        value = 0.0
-        derivative = 0.0
-        for i in range(LANES * (g.size // LANES)):
-            ratio = min(e * near[i] * (1.0 - drift[i]), 1e300)
-            s = 1.0 / (1.0 + ratio)
-            value += g[i] * s
-            derivative += g[i] * s * (ratio * s)
-        return value, derivative
-
-    @compile_
-    def forward(params, base, odds, z, start, stop, drift, table, powers, window, pad):
-        half = z.shape[1]
-        size = drift.size
-        stacked = base.shape[1]
-        modes = len(powers)
-        out = np.empty(size)
-        steps = np.empty(size)
-        left = np.empty((size, modes))
-        right = np.empty((size, modes))
-        below = np.empty(modes)
-        above = np.empty(modes)
-        near = table[pad - window // 2 :]
-        ratio_left = table[pad + window // 2 + 1]
-        ratio_right = table[pad + window - window // 2]
-        for row in range(start, stop):
-            out[:] = params[row, 0] * params[row, 0]
-            steps[:] = 0.0
-            left[:] = 0.0
-            right[:] = 0.0
-            # Neighbours' windows overlap: every fourth in turn, so that no sum waits for the one before.
-            for turn in range(4):
-                for j in range(turn, stacked, 4):
-                    b = params[row, 1 + j]
-                    amplitude = b * b
-                    cell = base[row, j]
-                    begin = cell - window // 2
-                    e = odds[row, j] * (1.0 + drift[cell])
-                    spread(out[begin : begin + window], amplitude, e, near, drift[begin : begin + window])
-                    # Above 1 only for windows wholly in the padding, whose tails nobody reads.
-                    ratio = min(ratio_left / e, 1.0)
-                    term = amplitude
-                    for m in range(modes):
-                        term *= ratio
-                        left[begin - 1, m] += term
-                    steps[begin + window] += amplitude
-                    ratio = min(ratio_right * e, 1.0)
-                    term = amplitude
-                    for m in range(modes):
-                        term *= ratio
-                        right[begin + window, m] += term
-            below[:] = 0.0
-            above[:] = 0.0
-            saturated = 0.0
-            for up in range(size):
-                down = size - 1 - up
-                rising = 0.0
-                falling = 0.0
-                sign = 1.0
-                for m in range(modes):
-                    below[m] = below[m] * powers[m] + (left[down, m] + TINY)
-                    above[m] = above[m] * powers[m] + (right[up, m] + TINY)
-                    rising += sign * below[m] * (1.0 + (m + 1) * drift[down])
-                    falling += sign * above[m] * (1.0 - (m + 1) * drift[up])
-                    sign = -sign
-                saturated += steps[up]
-                out[down] += rising
-                out[up] += saturated - falling
-            z[row] = out[pad : pad + half]
-
-    @compile_
-    def backward(params, base, odds, dz, out, start, stop, slope, drift, table, powers, window, pad):
-        half = dz.shape[1]
-        size = drift.size
-        stacked = base.shape[1]
-        modes = len(powers)
-        g = np.zeros(size)
-        after = np.empty(size)
-        left = np.empty((size, modes))
-        right = np.empty((size, modes))
-        below = np.empty(modes)
-        above = np.empty(modes)
-        near = table[pad - window // 2 :]
-        ratio_left = table[pad + window // 2 + 1]
-        ratio_right = table[pad + window - window // 2]
-        for row in range(start, stop):
-            g[pad : pad + half] = dz[row]
-            below[:] = 0.0
-            above[:] = 0.0
-            total = 0.0
-            for up in range(size):
-                down = size - 1 - up
-                total += g[down]
-                after[down] = total
-                for m in range(modes):
-                    below[m] = below[m] * powers[m] + (g[up] * (1.0 + (m + 1) * drift[up]) + TINY)
-                    above[m] = above[m] * powers[m] + (g[down] * (1.0 - (m + 1) * drift[down]) + TINY)
-                    left[up, m] = below[m]
-                    right[down, m] = above[m]
-            out[row, 0] = 2.0 * params[row, 0] * total
-            for j in range(stacked):
-                b = params[row, 1 + j]
-                cell = base[row, j]
-                begin = cell - window // 2
-                e = odds[row, j] * (1.0 + drift[cell])
-                value, derivative = gather(g[begin : begin + window], e, near, drift[begin : begin + window])
-                value += after[begin + window]
-                ratio = min(ratio_left / e, 1.0)
-                term = -1.0
-                for m in range(modes):
-                    term *= -ratio
-                    value += term * left[begin - 1, m]
-                    derivative += (m + 1) * term * left[begin - 1, m]
-                ratio = min(ratio_right * e, 1.0)
-                term = -1.0
-                for m in range(modes):
-                    term *= -ratio
-                    value -= term * right[begin + window, m]
-                    derivative += (m + 1) * term * right[begin + window, m]
-                out[row, 1 + j] = 2.0 * b * value
-                out[row, 1 + stacked + j] = -slope * b * b * derivative
-
-    return place, forward, backward
-
-
 def stacked_sigmoids(params: np.ndarray, band: Band) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """z (W, N) with z_i = A^2 + sum_j B_j^2 sigma(C (x_i - F_j)), from rows (A, B_1..B_K, F_1..F_K).
 
     The second result is for :func:`stacked_sigmoids_pull_back`.
     """
-    place, forward, _ = _compiled()
+    from optnoise.kernels_cpu import forward, place  # compiles, or loads what is compiled
+
+    params = _plain(params)
     batch, stacked = params.shape[0], (params.shape[1] - 1) // 2
     z = np.empty((batch, band.half))
     base, odds = np.empty((batch, stacked), dtype=np.int32), np.empty((batch, stacked))
@@ -268,10 +110,18 @@ def stacked_sigmoids_pull_back(
     params: np.ndarray, places: tuple[np.ndarray, np.ndarray], dz: np.ndarray, band: Band
 ) -> np.ndarray:
     """The gradient (W, 1 + 2K) with respect to the parameters, from the one with respect to z (W, N)."""
-    _, _, backward = _compiled()
+    from optnoise.kernels_cpu import backward
+
+    params, dz = _plain(params), _plain(dz)
     out = np.empty(params.shape)
     map_rows(lambda start, stop: backward(params, *places, dz, out, start, stop, band.slope, *_window(band)), len(out))
     return out
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """The array, contiguous and writable: Numba would compile everything anew for any other kind."""
+    array = np.ascontiguousarray(array)
+    return array if array.flags.writeable else array.copy()
 
 
 def _window(band: Band) -> tuple:

@@ -51,7 +51,7 @@ class Sigmoid:
         """See :class:`optnoise.noise.NoiseModel`; ``params`` must not change before the pull-back."""
         places = None
         if isinstance(params, np.ndarray):
-            z, places = kernels.stacked_sigmoids(np.ascontiguousarray(params), self.band)
+            z, places = kernels.stacked_sigmoids(params, self.band)
         elif hasattr(self.xp, "RawModule"):
             z = kernels_cuda.stacked_sigmoids(params, self.x, self.band.slope)
         else:
@@ -64,8 +64,7 @@ class Sigmoid:
         params, places, p, total = tape
         dz = mirror_pull_back(p, total, dp)
         if isinstance(params, np.ndarray):
-            dz = np.ascontiguousarray(dz)
-            return kernels.stacked_sigmoids_pull_back(np.ascontiguousarray(params), places, dz, self.band)
+            return kernels.stacked_sigmoids_pull_back(params, places, dz, self.band)
         constants = (self.x, self.band.slope, self.band.cell_width)
         if hasattr(self.xp, "RawModule"):
             return kernels_cuda.stacked_sigmoids_pull_back(params, dz, *constants)
