@@ -43,15 +43,13 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
 def caption(table, sigmas: list, ns: list) -> str:
     """What is shown; what the largest point mass does to delta, against the chance of ever seeing it."""
     n, mass = ns[-1], table["mass"].max()
+    least = table["mass"][table["mass"] > 0].min()
     words = []
     for sigma in sigmas:
         rows = table[(table["weight"] == sigma) & (table["n"] == n)].set_index("mass")["delta_upper"]
         if 0 in rows.index:
-            small = min(value for value in rows.index if value > 0)
-            words.append(
-                f"sigma = {sigma:g}: {drawing.number(rows[0])} without, {drawing.number(rows[small])} with mass"
-                f" {small:g}, {drawing.number(rows[mass])} with {mass:g}"
-            )
+            steps = [f"{drawing.number(rows[value])} with {value:g}" for value in sorted({least, mass})]
+            words.append(f"sigma = {sigma:g}: {drawing.number(rows[0])} without mass, {', '.join(steps)}")
     return (
         f"Truncated Gaussians mixed with a point mass m at 0, at eps = {table['eps'].iloc[0]:g} (upper bounds of"
         " delta). One release shows the true answer with probability m, and n releases do so at least once with"

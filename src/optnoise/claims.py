@@ -38,7 +38,7 @@ LOSSES = ("l1", "l2")
 STAIRCASE_LOSS = 1.884781  # E|x| of the staircase cut at r = 5, eps = 0.3, to the digits given
 LARGER = (8, 16)  # the n at which the paper's MA noise is better by more
 DELTA_LEVELS = 25
-SHIFTS_COMPOSED = 8  # most shifts evaluated for n > 1, where the exact comparison of all shifts stands behind them
+SHIFTS_COMPOSED = 4  # most shifts evaluated for n > 1, where the exact comparison of all shifts stands behind them
 SHIFTS_SINGLE = 100  # the same for n = 1
 COMPOSED_BUCKETS = 20_000
 ROUNDING = 1e-9  # allowed excess of one hockey-stick divergence over another that may equal it
