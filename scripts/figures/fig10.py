@@ -16,7 +16,7 @@ GAUSSIANS = {("l2", "B/A", "adp"): "sgd_gaussian_l2", ("l2", "B/A", "ma"): "sgd_
 def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     """A row for each combination of loss, training order and method: densities, delta_{A/B}, delta_{B/A}."""
     figure, axes = plt.subplots(len(ROWS), 3, figsize=(style.WIDTH, 1.12 * len(ROWS)), sharex="col", sharey="col")
-    words, ns = [], set()
+    words, ns, tables = [], set(), []
     for row, key in enumerate(ROWS):
         loss, order, method = key
         noises, table = inputs.noises(f"sgd_{method}_{loss}"), inputs.evaluation(f"sgd_{method}_{loss}")
@@ -27,7 +27,9 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         axes[row, 1].set_ylabel(r"$\delta_{A/B}$")
         axes[row, 2].set_ylabel(r"$\delta_{B/A}$")
         ns |= set(table["n"])
+        tables.append(table)
         words.append(f"{name}: {drawing.sgd_sentence(noises, table, order, matched)}")
+    drawing.limit_deltas(axes[:, 1:].flat, tables)
     axes[-1, 0].set_xlabel("noise $x$ (sensitivities)")
     for panel in axes[-1, 1:]:
         panel.set_xlabel(r"$\varepsilon$")
@@ -35,7 +37,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     caption = (
         "DP-SGD as in figure 4, for L2 utility, for noise trained on A/B, and for PDP: densities by number of"
         " compositions n, and delta over eps in either order, upper bounds. Dotted, where there is one: truncated"
-        " Gaussian of equal E x^2. " + " ".join(words)
+        f" Gaussian of equal E x^2. Axes end at {drawing.number(axes[0, 1].get_ylim()[0])}; delta_{{A/B}} is exactly 0"
+        " from eps = -n log(1 - q) on. " + " ".join(words)
     )
     return drawing.finish(figure), caption
 

@@ -18,7 +18,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     ns = sorted({n for table in tables.values() for n in table["n"]})
     shown = drawing.evenly(ns, MOST_COLUMNS)
     figure, axes = plt.subplots(
-        *(len(METHODS), len(shown)), figsize=(style.WIDTH, 4.4), sharex=True, sharey="col", squeeze=False
+        *(len(METHODS), len(shown)), figsize=(style.WIDTH, 4.4), sharex=True, sharey=True, squeeze=False
     )
     words = []
     for row, method in enumerate(METHODS):
@@ -33,6 +33,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
             panel.set_title(f"{method.upper()}, $n = {n}$")
         axes[row, 0].set_ylabel(r"$\delta$")
         words.append(f"{style.method_name(method)}: {sentence(table)}")
+    drawing.limit_deltas(axes.flat, tables.values())
     for panel in axes[-1]:
         panel.set_xlabel(r"$\varepsilon$")
     handles = [
@@ -47,8 +48,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     drawing.legend_below(figure, handles, columns=4)
     caption = (
         f"DP-SGD, L1: delta over eps in both orders (line styles) of noise trained on either order (colours), upper"
-        f" bounds, for n = {drawing.listing(shown)} of {drawing.listing(ns)}. A noise is worth the larger of its two. "
-        + " ".join(words)
+        f" bounds, for n = {drawing.listing(shown)} of {drawing.listing(ns)}. A noise is worth the larger of its two."
+        " delta_{A/B} is exactly 0 from eps = -n log(1 - q) on. " + " ".join(words)
     )
     return drawing.finish(figure), caption
 

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from scipy.special import rel_entr
+from scipy.special import xlogy
 
 from optnoise import drawing, style
 from optnoise.baselines import matched_gaussian
@@ -82,6 +82,8 @@ def frontiers(panel: plt.Axes, strip: plt.Axes, table: pd.DataFrame, gaussian: p
     strip.axhline(1.0, color="black", linewidth=0.6)
     if shown.empty:
         drawing.note(panel, "every noise collapsed")
+    if not any(np.isfinite(ratio).any() for ratio in ratios.values()):
+        drawing.note(strip, "no Gaussian of equal utility loss")
     return ratios
 
 
@@ -111,7 +113,7 @@ def shape(panel: plt.Axes, strip: plt.Axes, inputs: Inputs) -> str:
         drawing.note(panel, "every noise collapsed")
         return f"n = {n}: every noise collapsed."
     pairs = [gaussian_twin(*drawing.noise_of(noises, row)) for row in rows.itertuples()]
-    divergences = [float(rel_entr(learned.p[index], twin.p[0]).sum()) for learned, index, twin in pairs]
+    divergences = [divergence(learned.p[index], twin.p[0], learned.x) for learned, index, twin in pairs]
     middle = len(pairs) // 2
     learned, index, twin = pairs[middle]
     colour = style.compositions_colour(n)
@@ -137,6 +139,20 @@ def shape(panel: plt.Axes, strip: plt.Axes, inputs: Inputs) -> str:
         f" whole frontier {drawing.between(divergences)}, below 1e-4 for {sum(d < 1e-4 for d in divergences)} of"
         f" {len(divergences)} noises."
     )
+
+
+def divergence(p: np.ndarray, gaussian: np.ndarray, x: np.ndarray) -> float:
+    """Kullback-Leibler divergence of ``p`` from a truncated Gaussian, in nats.
+
+    Far out, where the Gaussian's masses underflow, their logarithms continue as the parabola that they are.
+    """
+    logs = np.log(np.maximum(gaussian, np.finfo(float).tiny))
+    middle, edge = np.argmin(np.abs(x)), np.flatnonzero(gaussian > 1e-290)[-1]
+    lost = gaussian <= 1e-290
+    if lost.any():
+        slope = (logs[edge] - logs[middle]) / (x[edge] ** 2 - x[middle] ** 2)
+        logs[lost] = logs[edge] + slope * (x[lost] ** 2 - x[edge] ** 2)
+    return float(np.sum(xlogy(p, p) - p * logs))
 
 
 def gaussian_twin(noise: NoiseFile, index: int) -> tuple[NoiseFile, int, NoiseFile]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 4000  # more cells than this are averaged in groups: no page resolves them
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+LEAST_DELTA = 1e-20  # where axes of delta(eps) end
 VISIBLE = 0.02  # a relative width of the interval of delta from which the band can be seen
 
 # --- Data ---------------------------------------------------------------------------------------------------------
@@ -353,14 +354,27 @@ def sgd_panels(
                 rows = source[(source["run"] == run) & (source["order"] == evaluated)].sort_values("eps")
                 look = {"color": style.compositions_colour(compositions[run]), "linestyle": line, "linewidth": 0.9}
                 draw_delta(panel, rows["eps"], rows["delta_lower"], rows["delta_upper"], **look)
+    for panel in axes[1:]:
+        panel.set_xlim(table["eps"].min(), table["eps"].max())
     for panel in axes:
         log_axes(panel, "y")
         if not runs:
             note(panel, f"no noise trained on {order}")
 
 
+def limit_deltas(panels: Iterable[Axes], tables: Iterable[pd.DataFrame]) -> None:
+    """End the axes of delta curves two decades below the least learned delta drawn, and never below ``LEAST_DELTA``.
+
+    Truncated Gaussians, and delta_{A/B} of a subsampled pair, which is exactly 0 from some eps on, fall without end.
+    """
+    drawn = np.concatenate([positive(table["delta_upper"]) for table in tables])
+    least = max(LEAST_DELTA, float(np.nanmin(drawn, initial=1.0)) / 100)
+    for panel in panels:
+        panel.set_ylim(least, 2.0)
+
+
 def sgd_labels(axes: np.ndarray) -> None:
-    """Axis labels of panels that stand as densities, delta_{A/B} and delta_{B/A} in rows."""
+    """Axis labels of rows of densities, delta_{A/B} and delta_{B/A}."""
     for panel in axes[0]:
         panel.set_xlabel("noise $x$ (sensitivities)")
     for row, label in zip(axes, ("density", r"$\delta_{A/B}$", r"$\delta_{B/A}$"), strict=True):

@@ -15,6 +15,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from optnoise import drawing, style
+from optnoise.baselines import truncated_gaussian, uniform
 from optnoise.figures import Inputs, save
 from optnoise.grid import Grid
 from optnoise.storage import EVALUATION_COLUMNS, NoiseFile, write_table
@@ -204,6 +205,18 @@ def test_figure_3_draws_only_non_dominated_noises_and_names_the_rest(settings, f
     counts = table["status"].value_counts()
     assert "(a) delta over the Gaussian's" in caption
     assert f"{counts['collapsed']} collapsed and {counts.get('dominated', 0)} dominated noises not drawn" in caption
+
+
+def test_the_divergence_from_a_gaussian_is_finite_where_its_masses_underflow():
+    grid = Grid(400, 8000)
+    narrow, wide = (truncated_gaussian(grid, sigma) for sigma in (6.0, 9.0))
+    exact = math.log(9 / 6) + 36 / (2 * 81) - 0.5  # of two Gaussians, not cut and not in cells
+    assert script("fig3").divergence(narrow, wide, grid.centres) == pytest.approx(exact, rel=1e-3)
+    assert (narrow == 0).any() and (wide == 0).any()
+    far = 0.5 * narrow + 0.5 * uniform(grid)
+    sparse = script("fig3").divergence(far, wide, grid.centres)
+    density = -(grid.centres**2) / 162 - math.log(9 * math.sqrt(2 * math.pi)) + math.log(grid.cell_width)
+    assert sparse == pytest.approx(np.sum(far * (np.log(far) - density)), rel=1e-3)
 
 
 def test_figure_9_draws_every_noise(settings, folder):
