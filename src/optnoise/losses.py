@@ -41,7 +41,7 @@ from optnoise.backend import array_namespace
 LEAST_ORDER, GREATEST_ORDER = 0.1, 1e6
 _BINS = 1024
 # Circular convolutions are no longer than this many buckets' reach m; see choose_buckets.
-_REACHES = 32
+_REACHES = 16
 _HALVINGS = 6
 
 
@@ -164,7 +164,7 @@ def choose_buckets(
     2^(1/4), so that nearly equal noises have the same; for one round epsilon lies on a bucket, which makes the
     bucketed delta exact.
 
-    A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 32 m it is done on a circle
+    A convolution of n rounds reaches n m buckets, almost all of them empty. Beyond 16 m it is done on a circle
     of that length, at least 20 mu round, on which sums from 7/20 of it below zero downwards are
     given the payoff 1, so that what wraps around from below is over-counted. What could wrap around from above is
     bounded by e^(-theta T) (E e^(theta loss))^n, theta = 6/mu, T the end of the circle, and added to delta: nothing
@@ -453,7 +453,7 @@ def _newton(xp, mass, loss, epsilon, order, low, high):
     slope = mean - epsilon
     high = xp.where(slope > 0, order, high)
     low = xp.where(slope > 0, low, order)
-    step = order - xp.clip(slope / variance, -1e12, 1e12)
+    step = xp.clip(order - xp.clip(slope / variance, -1e12, 1e12), LEAST_ORDER, GREATEST_ORDER)
     # The bracket spans decades, so that its middle is the geometric one.
     return xp.where((step >= low) & (step <= high), step, xp.sqrt(low * high)), low, high
 

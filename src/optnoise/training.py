@@ -298,7 +298,7 @@ def stages(spec: TrainSpec) -> tuple[float, ...]:
     if spec.method == "ma":
         return (0.0, 0.0)
     if spec.method == "pdp":
-        return (0.1, 0.03, 0.01, 0.003)
+        return (0.1, 0.03, 0.01, 0.0)
     if spec.compositions == 1:
         return (0.03, 0.003, 0.0003)
     return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0)
