@@ -15,7 +15,7 @@ from optnoise.spec import TrainSpec
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = yaml.safe_load((ROOT / "config.schema.yaml").read_text())
 PRESETS = {"default": None, "paper": "config/paper.yaml", "tiny": "tests/tiny/config.yaml"}
-RANGE = "    cells: sizes.cells.range\n    weights: [0.5]\n"
+RANGE = "    cells: sizes.cells.range\n    weights: [0.05]\n"
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -105,13 +105,13 @@ def test_ranges_reach_both_ends() -> None:
         ),
         (
             RANGE,
-            RANGE.replace("0.5", "5e-1"),
-            "experiments.range_adp.weights.0: '5e-1' is not allowed; it must be of type number",
+            RANGE.replace("0.05", "5e-2"),
+            "experiments.range_adp.weights.0: '5e-2' is not allowed; it must be of type number",
         ),
         (
             RANGE,
-            RANGE.replace("0.5", "-0.5"),
-            "experiments.range_adp.weights.0: -0.5 is not allowed; it must be at least 0",
+            RANGE.replace("0.05", "-0.05"),
+            "experiments.range_adp.weights.0: -0.05 is not allowed; it must be at least 0",
         ),
         (
             RANGE,

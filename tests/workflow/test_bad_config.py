@@ -7,14 +7,14 @@ from repository import Workflow
 
 pytestmark = pytest.mark.workflow
 
-RANGE = "    cells: sizes.cells.range\n    weights: [0.5]\n"
+RANGE = "    cells: sizes.cells.range\n    weights: [0.05]\n"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
         (RANGE, RANGE.replace("weights", "wieghts"), "experiments.range_adp: unknown key 'wieghts'; allowed are"),
-        (RANGE, RANGE.replace("0.5", "5e-1"), "experiments.range_adp.weights.0: '5e-1' is not allowed; it must be"),
+        (RANGE, RANGE.replace("0.05", "5e-2"), "experiments.range_adp.weights.0: '5e-2' is not allowed; it must be"),
         (
             RANGE,
             RANGE + "    epsilon: -0.1\n",

@@ -36,8 +36,8 @@ def test_each_noise_is_trained_once(bare: Workflow) -> None:
 def test_one_weight_list_changes_that_experiment_only(workflow: Workflow) -> None:
     workflow.edit(
         "config.yaml",
-        "    method: adp\n    cells: sizes.cells.range\n    weights: [0.5]",
-        "    method: adp\n    cells: sizes.cells.range\n    weights: [0.5, 0.4]",
+        "    method: adp\n    cells: sizes.cells.range\n    weights: [0.05]",
+        "    method: adp\n    cells: sizes.cells.range\n    weights: [0.05, 0.04]",
     )
     outputs = workflow.planned_outputs()
     experiments = {
