@@ -1,4 +1,4 @@
-# What training and evaluation cost on this machine, beside peers where they are installed, and the figure of it.
+# What training and evaluation cost on this machine, beside peers where they are installed; ext_efficiency draws it.
 
 
 def benchmark_options(names):
@@ -55,28 +55,3 @@ rule benchmark_accountants:
         "Timing accountants, with the whole machine to itself"
     shell:
         "python scripts/benchmark_accountants.py {output.table} {params.options} > {log} 2>&1"
-
-
-rule ext_efficiency:
-    input:
-        training="results/benchmarks/training.csv",
-        accountants="results/benchmarks/accountants.csv",
-        style="matplotlibrc",
-        code=closure("scripts/figures/ext_efficiency.py"),
-    output:
-        pdf="results/figures/ext_efficiency.pdf",
-        png="results/figures/ext_efficiency.png",
-        caption="results/figures/ext_efficiency.md",
-    log:
-        "logs/figures/ext_efficiency.log",
-    conda:
-        "../envs/cpu.yaml"
-    resources:
-        **asks(small_request),
-    params:
-        figure=lambda wildcards, output: output.png.removesuffix(".png"),
-    message:
-        "Drawing ext_efficiency"
-    shell:
-        "python {input.code[0]} --training {input.training} --accountants {input.accountants} --style {input.style}"
-        " --figure {params.figure} --log {log}"

@@ -1,15 +1,11 @@
 """What an epoch of training and an evaluation cost: ours by method, size and backend, beside peers where installed."""
 
-import argparse
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from optnoise import drawing, style
-from optnoise.figures import save
-from optnoise.progress import job
+from optnoise.figures import Inputs, run
 from optnoise.storage import read_table
 
 # label, marker, colour, and which rows of the training table with which column of seconds, for one noise
@@ -24,7 +20,12 @@ ACCOUNTANTS = {"optnoise": "o", "dp-accounting": "s", "prv-accountant": "^"}
 EXACT = 1e-16  # relative width at which an interval of width 0 is drawn
 
 
-def draw(training: pd.DataFrame, accountants: pd.DataFrame) -> tuple[plt.Figure, str]:
+def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
+    """The tables that the benchmarks wrote."""
+    return compare(read_table(inputs.extra("training.csv")), read_table(inputs.extra("accountants.csv")))
+
+
+def compare(training: pd.DataFrame, accountants: pd.DataFrame) -> tuple[plt.Figure, str]:
     """Left seconds per epoch and noise; right processor seconds of a delta against the width of its interval."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDTH, 3.3), width_ratios=[1.25, 1])
     absent = [*draw_epochs(left, training), *draw_accountants(right, accountants)]
@@ -121,20 +122,5 @@ def caption(training: pd.DataFrame, accountants: pd.DataFrame, absent: list[str]
     return " ".join(words)
 
 
-def main() -> None:
-    """Parse the command line, draw, and write ``FIGURE.pdf``, ``FIGURE.png`` and ``FIGURE.md``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("training", "accountants", "style", "figure", "log"):
-        parser.add_argument(f"--{name}", required=True, type=Path)
-    given = parser.parse_args()
-    with job("draw ext_efficiency", given.log):
-        import matplotlib
-
-        matplotlib.use("agg")
-        matplotlib.rc_file(given.style)
-        figure, text = draw(read_table(given.training), read_table(given.accountants))
-        save(figure, f"{text}\n", given.figure)
-
-
 if __name__ == "__main__":
-    main()
+    run(draw)

@@ -168,7 +168,7 @@ def measured(peers: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def test_efficiency_names_each_peer_that_is_absent(tmp_path: Path) -> None:
-    figure, caption = script("ext_efficiency").draw(*measured(peers=False))
+    figure, caption = script("ext_efficiency").compare(*measured(peers=False))
     save(figure, caption, tmp_path / "ext_efficiency")
     for absent in ("dense autograd", "batch, GPU", "dp-accounting", "no torch", "no device", "not installed"):
         assert absent in caption
@@ -176,7 +176,7 @@ def test_efficiency_names_each_peer_that_is_absent(tmp_path: Path) -> None:
 
 
 def test_efficiency_draws_seconds_for_one_noise_and_tells_the_ratios(tmp_path: Path) -> None:
-    figure, caption = script("ext_efficiency").draw(*measured(peers=True))
+    figure, caption = script("ext_efficiency").compare(*measured(peers=True))
     save(figure, caption, tmp_path / "ext_efficiency")
     lines = {line.get_label(): line.get_xdata() for line in figure.axes[0].get_lines()}
     np.testing.assert_allclose(lines["batch, CPU"], 1e-3)
