@@ -118,7 +118,8 @@ def ma(
     With alpha(order) = log sum a (a/b)^order over b > 0, and E = min over order of n alpha - order epsilon
     (convex; safeguarded Newton), the bound is e^E + 1 - (1 - a_inf)^n. Where E > 0 it is trivial and e^E is
     replaced by its tangent 1 + E: still a bound, and finite with a slope wherever training starts. By the
-    envelope theorem the order counts as a constant in the gradient. Bucket settings are ignored.
+    envelope theorem the order counts as a constant in the gradient. smoothing: keeps the order below its inverse,
+    at which the largest losses do not yet outweigh all others; still a bound. Bucket settings are ignored.
     """
     xp = array_namespace(a, b)
     n = compositions
@@ -128,7 +129,8 @@ def ma(
     distinguishing = xp.sum(xp.where(b > 0, 0.0, a), axis=-1)
     extremes = xp.min(loss, axis=-1), xp.max(loss, axis=-1)
 
-    order = _best_order(xp, a, b, mass, loss, extremes, epsilon / n)
+    greatest = GREATEST_ORDER if smoothing == 0 else 1.0 / smoothing
+    order = _best_order(xp, a, b, mass, loss, extremes, epsilon / n, greatest)
     shift = order * extremes[1]
     powers, (total, _, _) = _moments(xp, mass, loss, order, shift)
     nothing_shared = total == 0
@@ -412,7 +414,7 @@ def _gather(xp, interval, per_a, per_b):
     return xp.take_along_axis(per_a, interval, axis=-1), xp.take_along_axis(per_b, interval, axis=-1)
 
 
-def _best_order(xp, a, b, mass, loss, extremes, epsilon):
+def _best_order(xp, a, b, mass, loss, extremes, epsilon, most_order):
     """The order that minimises alpha(order) - order epsilon, (W,), within the allowed range.
 
     Newton's steps on the derivative, kept inside a bracket: first on a histogram of the losses, each bin at its
@@ -431,10 +433,10 @@ def _best_order(xp, a, b, mass, loss, extremes, epsilon):
     means = xp.where(binned > 0, moment / xp.where(binned > 0, binned, 1.0), least[:, None])
     order = xp.ones(len(loss))
     for some_mass, some_loss, most in ((binned, means, 30), (mass, loss, 2)):
-        low, high = xp.full_like(order, LEAST_ORDER), xp.full_like(order, GREATEST_ORDER)
+        low, high = xp.full_like(order, LEAST_ORDER), xp.full_like(order, most_order)
         settled = xp.zeros(order.shape, dtype=bool)
         for _ in range(most):
-            stepped, low, high = _newton(xp, some_mass, some_loss, epsilon, order, low, high)
+            stepped, low, high = _newton(xp, some_mass, some_loss, epsilon, order, low, high, most_order)
             stepped = xp.where(settled, order, stepped)  # a row must not depend on how long others take
             settled = settled | (xp.abs(stepped - order) <= 1e-10 * order)  # the last step was quadratic
             order = stepped
@@ -443,7 +445,7 @@ def _best_order(xp, a, b, mass, loss, extremes, epsilon):
     return order
 
 
-def _newton(xp, mass, loss, epsilon, order, low, high):
+def _newton(xp, mass, loss, epsilon, order, low, high, most_order):
     """One Newton step on alpha' = epsilon from ``order``; the bracket's middle where it would leave that."""
     shift = order * xp.max(loss, axis=-1)
     total, first, second = _moments(xp, mass, loss, order, shift)[1]
@@ -453,7 +455,7 @@ def _newton(xp, mass, loss, epsilon, order, low, high):
     slope = mean - epsilon
     high = xp.where(slope > 0, order, high)
     low = xp.where(slope > 0, low, order)
-    step = xp.clip(order - xp.clip(slope / variance, -1e12, 1e12), LEAST_ORDER, GREATEST_ORDER)
+    step = xp.clip(order - xp.clip(slope / variance, -1e12, 1e12), LEAST_ORDER, most_order)
     # The bracket spans decades, so that its middle is the geometric one.
     return xp.where((step >= low) & (step <= high), step, xp.sqrt(low * high)), low, high
 

@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,24 +25,22 @@ import numpy as np
 
 from optnoise import backend as backends
 from optnoise.baselines import truncated_gaussian
+from optnoise.checkpoints import Checkpoint, Log, Progress
 from optnoise.losses import LOSSES, Buckets, choose_buckets
 from optnoise.noise import NoiseModel, make_model
 from optnoise.optimisers import AdamState, adam_start, adam_step, lbfgs
 from optnoise.pairs import in_order, pull_back, worst_case_pair
 from optnoise.spec import TrainSpec
-from optnoise.storage import atomic, versions
+from optnoise.storage import versions
 
 COLLAPSED = 0.9  # a delta above this protects nothing
 HISTORY_POINTS = 200
 REBUCKET_EPOCHS = 50
 TOLERANCE = 1e-9
 PATIENCE, ENOUGH = 20, 1e-5  # Adam stops when this many records improve the loss by less than this share
-REPORT_SECONDS = 0.3
 ADAM_ARRAYS = ("params", "first", "second", "alive")
 FINER = 2  # times as many buckets in the last stage
 FINEST = 4  # and for choosing among the stages
-
-Progress = Callable[[int, int, float, float], None]
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,8 @@ def train(
     xp = np if spec.optimiser == "lbfgs" and backend == "auto" else backends.resolve(backend)
     if spec.optimiser == "lbfgs" and xp is not np:
         raise ValueError(f"backend: {backend!r} is not allowed; lbfgs computes on the host, use numpy or auto")
-    log = _Log(spec, progress, began)
-    saved = _Checkpoint(spec, xp.__name__, checkpoint, checkpoint_seconds)
+    log = Log(spec, progress, began)
+    saved = Checkpoint(spec, xp.__name__, checkpoint, checkpoint_seconds)
     run = _train_adam if spec.optimiser == "adam" else _train_lbfgs
     p, history, status, epochs = run(spec, xp, log, saved, threads or _threads())
     deltas = history["delta"][:, -1]
@@ -146,12 +142,19 @@ def buckets_for(spec: TrainSpec, p: Any, *, smoothing: float = 0.0, finer: int =
 
 
 def evaluate(
-    spec: TrainSpec, model: NoiseModel, cost: Any, params: Any, weights: Any, buckets: Buckets | int
+    spec: TrainSpec,
+    model: NoiseModel,
+    cost: Any,
+    params: Any,
+    weights: Any,
+    buckets: Buckets | int,
+    smoothing: float = 0.0,
 ) -> Evaluation:
     """Loss and gradient at ``params`` (W, P); cost: the utility of a unit mass in each cell, (2N,)."""
     p, tape = model.forward(params)
     a, b = _pair(spec, p)
-    delta, da, db = LOSSES[spec.method](a, b, epsilon=spec.epsilon, compositions=spec.compositions, buckets=buckets)
+    settings = {"epsilon": spec.epsilon, "compositions": spec.compositions, "smoothing": smoothing}
+    delta, da, db = LOSSES[spec.method](a, b, buckets=buckets, **settings)
     da, db = in_order(da, db, spec.order)
     dp = pull_back(da, db, spec.grid, pair=spec.pair, q=spec.q) + weights[:, None] * cost
     # A sum by row: a matrix product may add a batch up in another order than a single row.
@@ -171,7 +174,7 @@ def _threads() -> int:
 # --- Adam ------------------------------------------------------------------------------------------------------------
 
 
-def _train_adam(spec: TrainSpec, xp: ModuleType, log: _Log, saved: _Checkpoint, threads: int):
+def _train_adam(spec: TrainSpec, xp: ModuleType, log: Log, saved: Checkpoint, threads: int):
     """(masses, history, status by weight, epochs run)."""
     rows = len(spec.weights)
     parts = np.array_split(np.arange(rows), min(threads, rows) if xp is np else 1)
@@ -265,7 +268,7 @@ def _has_converged(spec: TrainSpec, epoch: int, losses: np.ndarray) -> bool:
 # --- L-BFGS ----------------------------------------------------------------------------------------------------------
 
 
-def _train_lbfgs(spec: TrainSpec, xp: ModuleType, log: _Log, saved: _Checkpoint, threads: int):
+def _train_lbfgs(spec: TrainSpec, xp: ModuleType, log: Log, saved: Checkpoint, threads: int):
     """(masses, history, status by weight, iterations by weight); one utility weight per task."""
     rows = len(spec.weights)
     done = _Done(spec, rows, saved, log)
@@ -295,10 +298,10 @@ def stages(spec: TrainSpec) -> tuple[float, ...]:
 
     Rounds other than the one looked at smooth the kink by themselves, so that many compositions need none.
     """
-    if spec.method == "ma":
-        return (0.0, 0.0)
+    if spec.method == "ma":  # the largest order of moments, inverse
+        return (0.01, 0.001, 0.0001) if spec.compositions == 1 else (0.01, 0.0)
     if spec.method == "pdp":
-        return (0.1, 0.03, 0.01, 0.0)
+        return (0.03, 0.01, 0.003, 0.001)
     if spec.compositions == 1:
         return (0.03, 0.003, 0.0003)
     return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0)
@@ -332,15 +335,16 @@ def _lbfgs_stage(
     if squared:  # what is exactly zero would stay so
         params = np.maximum(params, 1e-6 * params.mean(axis=-1, keepdims=True))
     smoothings = stages(spec)
+    smoothing = smoothings[stage]
     finer = FINER if stage == len(smoothings) - 1 else 1
-    buckets = buckets_for(spec, model.forward(params)[0], smoothing=smoothings[stage], finer=finer)
-    scale = 1.0 / max(abs(float(evaluate(spec, model, cost, params, weights, buckets).loss[0])), 1e-300)
+    buckets = buckets_for(spec, model.forward(params)[0], smoothing=smoothing, finer=finer)
+    scale = 1.0 / max(abs(float(evaluate(spec, model, cost, params, weights, buckets, smoothing).loss[0])), 1e-300)
     trace: list[tuple[float, float, float]] = []
     latest: list[Evaluation] = []
 
     def function(point):
         try:
-            now = evaluate(spec, model, cost, params_of(point), weights, buckets)
+            now = evaluate(spec, model, cost, params_of(point), weights, buckets, smoothing)
         except ValueError:  # no mass is left
             return math.inf, np.zeros_like(point)
         latest[:] = [now]
@@ -421,7 +425,7 @@ def _gaussian_losses(spec: TrainSpec, sigmas: np.ndarray) -> tuple[np.ndarray, n
 class _Done:
     """States of all utility weights at the end of their latest stages; shared by the threads."""
 
-    def __init__(self, spec: TrainSpec, rows: int, saved: _Checkpoint, log: _Log) -> None:
+    def __init__(self, spec: TrainSpec, rows: int, saved: Checkpoint, log: Log) -> None:
         self.states: dict[int, dict[str, Any]] = {}
         self.latest = dict.fromkeys(range(rows), (0, math.nan, math.nan))
         self.saved, self.log, self.lock = saved, log, threading.Lock()
@@ -443,54 +447,3 @@ class _Done:
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {f"{row}_{key}": np.asarray(v) for row, state in self.states.items() for key, v in state.items()}
-
-
-# --- reports and checkpoints -----------------------------------------------------------------------------------------
-
-
-class _Log:
-    """Passes progress on, a few times a second at most."""
-
-    def __init__(self, spec: TrainSpec, progress: Progress | None, began: float) -> None:
-        self.epochs, self.progress, self.last = spec.epochs, progress, began
-
-    def report(self, epoch: int, losses: np.ndarray, deltas: np.ndarray) -> None:
-        now = time.monotonic()
-        if self.progress is not None and (now - self.last >= REPORT_SECONDS or epoch == self.epochs):
-            self.last = now
-            known = np.isfinite(losses) & np.isfinite(deltas)
-            mean = [float(values[known].mean()) if known.any() else math.nan for values in (losses, deltas)]
-            self.progress(epoch, self.epochs, *mean)
-
-
-class _Checkpoint:
-    """A file of arrays from which a run of the same spec on the same backend goes on."""
-
-    def __init__(self, spec: TrainSpec, backend: str, path: str | os.PathLike | None, seconds: float) -> None:
-        self.path = None if path is None else Path(path)
-        self.key = json.dumps([backend, spec.to_json()])
-        self.seconds, self.last = seconds, time.monotonic()
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """The saved arrays, or ``None``, with a line on standard error where there is a file of no use."""
-        if self.path is None or not self.path.exists():
-            return None
-        try:
-            with open(self.path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            problem = None if str(arrays.pop("key")) == self.key else "it belongs to other parameters"
-        except Exception as error:  # a damaged archive can raise nearly anything
-            problem = f"it cannot be read ({type(error).__name__})"
-        if problem is None:
-            return arrays
-        print(f"{self.path}: checkpoint ignored, {problem}; training starts afresh", file=sys.stderr)
-        return None
-
-    def save(self, arrays: Callable[[], dict[str, np.ndarray]]) -> None:
-        """Write a checkpoint if the last is old enough."""
-        now = time.monotonic()
-        if self.path is None or now - self.last < self.seconds:
-            return
-        with atomic(self.path) as temporary, open(temporary, "wb") as stream:
-            np.savez(stream, key=np.asarray(self.key), **arrays())
-        self.last = now

@@ -149,7 +149,7 @@ def test_resumed_run_equals_an_uninterrupted_one(spec, after, tmp_path, monkeypa
     whole = train(spec)
     path = tmp_path / "run.checkpoint"
     saves = []
-    save = training._Checkpoint.save
+    save = training.Checkpoint.save
 
     def save_then_die(self, arrays):
         save(self, arrays)
@@ -157,10 +157,10 @@ def test_resumed_run_equals_an_uninterrupted_one(spec, after, tmp_path, monkeypa
         if len(saves) == after:
             raise Killed
 
-    monkeypatch.setattr(training._Checkpoint, "save", save_then_die)
+    monkeypatch.setattr(training.Checkpoint, "save", save_then_die)
     with pytest.raises(Killed):
         train(spec, checkpoint=path, checkpoint_seconds=0.0, threads=1)
-    monkeypatch.setattr(training._Checkpoint, "save", save)
+    monkeypatch.setattr(training.Checkpoint, "save", save)
     assert saves[-1] and [file.name for file in tmp_path.iterdir()] == ["run.checkpoint"]
 
     starts = []
