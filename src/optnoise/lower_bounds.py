@@ -15,7 +15,7 @@ import numpy as np
 
 from optnoise.envelope import Envelope, envelope
 from optnoise.envelope_programs import Problem
-from optnoise.tightening import Effort, plain_envelope, prove_impossible
+from optnoise.tightening import QUICK, Effort, plain_envelope, prove_impossible
 
 
 def impossible_region(
@@ -172,4 +172,13 @@ def _known(name: str, value: float | None, default: float | None) -> float:
     return float(value)
 
 
-__all__ = ["Effort", "Envelope", "Problem", "delta_lower", "epsilon_lower", "impossible_region", "utility_lower"]
+__all__ = [
+    "QUICK",
+    "Effort",
+    "Envelope",
+    "Problem",
+    "delta_lower",
+    "epsilon_lower",
+    "impossible_region",
+    "utility_lower",
+]

@@ -40,7 +40,11 @@ UNIT_ROUNDOFF = 2.0**-53
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try; it decides the strength of bounds, never whether they hold."""
+    """How hard to try; it decides the strength of bounds, never whether they hold.
+
+    programs: linear programs per envelope. nodes: lattice nodes. keys: nodes that get caps. slopes: intervals of
+    tangent slopes. rounds: of caps. resolution: of the grid on which programs propose.
+    """
 
     programs: int = 13
     nodes: int = 96
@@ -48,6 +52,10 @@ class Effort:
     slopes: int = 24
     rounds: int = 8
     resolution: float = 1.0
+
+
+QUICK = Effort(programs=10, nodes=72, keys=9, slopes=16, rounds=2, resolution=0.4)
+"""A few seconds per attempt: for a whole frontier."""
 
 
 @dataclass(frozen=True)

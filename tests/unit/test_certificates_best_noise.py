@@ -10,8 +10,10 @@ from optnoise.baselines import truncated_gaussian, truncated_laplace
 from optnoise.best_noise import _Composed as Composed
 from optnoise.best_noise import best_noise, held_rounds, least_change, moments_optimum
 from optnoise.certificates import linear_program
+from optnoise.envelope_programs import Problem
 from optnoise.grid import Grid
 from optnoise.pairs import additive_pair, in_order, worst_case_pair
+from optnoise.tightening import QUICK, plain_envelope, prove_impossible
 
 GRID = Grid(20.0, 160)
 
@@ -109,6 +111,13 @@ def test_best_responses_improve_on_gaussian_and_laplace():
     assert found.utility <= utility * (1 + 1e-9)
     pair = additive_pair(found.noise, GRID)
     assert found.delta == delta_bounds(*pair, epsilon, n).upper
+    # The strongest check of the lower bounds: a noise that is close to them.
+    problem = Problem.of(GRID, loss="l1")
+    first = plain_envelope(problem, found.utility, QUICK)
+    assert first.delta(epsilon, n) <= found.delta
+    target = {"delta": found.delta, "epsilon": epsilon, "compositions": n, "effort": QUICK, "first": first}
+    assert not prove_impossible(problem, found.utility, **target).impossible
+    assert prove_impossible(problem, found.utility / 1.4, **(target | {"first": None})).impossible
     others = [truncated_laplace(GRID, s) for s in (2.0, 2.2, 2.4)] + [gaussian]
     for p in others:
         if p @ GRID.cost("l1") <= utility:
