@@ -208,7 +208,7 @@ def cap_at(
             slope = -(1 - v) / 2  # the only slope that a symmetric curve can have there
             return fold(curves | {order: raised(curve, gamma, 0, v, slope, slope)}) <= target
         for place, i in enumerate(order_of_trial):
-            trial = raised(curve, gamma, node, v, grid[i + 1], grid[i])
+            trial = raised(curve, gamma, node, v, grid[i + 1], grid[i], symmetric=symmetric)
             if fold(curves | {order: trial}) <= target:
                 order_of_trial.insert(0, order_of_trial.pop(place))
                 return True
@@ -229,18 +229,29 @@ def cap_at(
     return high
 
 
-def raised(curve: np.ndarray, gamma: np.ndarray, node: int, v: float, flatter: float, steeper: float) -> np.ndarray:
+def raised(
+    curve: np.ndarray,
+    gamma: np.ndarray,
+    node: int,
+    v: float,
+    flatter: float,
+    steeper: float,
+    *,
+    symmetric: bool = True,
+) -> np.ndarray:
     """``curve`` raised to lines through (gamma[node], v): slope ``flatter`` to the left, ``steeper`` to the right.
 
     A line is moved (left: flatter still, right: steeper still) to leave the curve exactly at a node, so that straight
-    pieces between nodes do not exceed the larger of the two. Where there is no such node, v itself is given up.
+    pieces between nodes do not exceed the larger of the two. Where there is no such node, v itself is given up. A
+    ``symmetric`` curve goes on below gamma = 1 as its own mirror image, so that a line may reach gamma = 1 above it;
+    otherwise the other half is left alone, and the line must leave the curve at gamma = 1 at the latest.
     """
     out = curve.copy()
     below = np.flatnonzero(flatter * (gamma[:node] - gamma[node]) + v <= curve[:node])
     start = below[-1] + 1 if below.size else 0
     left = start < node or node == 0
     if start < node:
-        slope = (v - curve[start]) / (gamma[node] - gamma[start]) if below.size else flatter
+        slope = (v - curve[start]) / (gamma[node] - gamma[start]) if below.size or not symmetric else flatter
         out[start:node] = np.maximum(curve[start:node], v + slope * (gamma[start:node] - gamma[node]))
     after = np.flatnonzero(steeper * (gamma[node + 1 :] - gamma[node]) + v <= curve[node + 1 :])
     end = node + (after[0] if after.size else len(curve) - 1 - node)  # the last node that the line is above

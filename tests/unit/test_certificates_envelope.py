@@ -155,6 +155,8 @@ def test_raised_curves_stay_below_tangents():
     curve[-1] = 0.0
     curve = convex({"A/B": curve}, step)["A/B"]
     fine = np.linspace(1, gamma[-1], 5001)
+    assert raised(curve, gamma, 20, 0.2, -0.1, -0.2, symmetric=True)[0] > curve[0]
+    assert raised(curve, gamma, 20, 0.2, -0.1, -0.2, symmetric=False)[0] == curve[0]
     for node in (5, 20, 40):
         v = 1.3 * curve[node] + 0.01
         for flatter, steeper in ((-0.05, -0.1), (-0.2, -0.3), (0.0, -0.5)):
@@ -175,6 +177,17 @@ def test_what_exists_is_never_proven_impossible(loss, n):
         delta = float(delta_bounds(a, b, 0.3, n).upper)
         utility = float(NOISES[name] @ GRID.cost(loss))
         assert not prove_impossible(problem, utility, delta=delta, **goal, effort=QUICK).impossible
+
+
+@pytest.mark.parametrize("q", [0.1, 0.9])
+def test_what_exists_is_never_proven_impossible_when_subsampled(q):
+    problem = Problem.of(GRID, loss="l1", pair="subsampled", q=q)
+    pair = worst_case_pair(NOISES["gaussian"], GRID, pair="subsampled", q=q)
+    delta = max(float(delta_bounds(*in_order(*pair, order), 0.05, 8).upper) for order in ("A/B", "B/A"))
+    utility = float(NOISES["gaussian"] @ GRID.cost("l1"))
+    target = {"epsilon": 0.05, "compositions": 8, "effort": QUICK}
+    assert not prove_impossible(problem, utility, delta=delta, **target).impossible
+    assert prove_impossible(problem, utility, delta=0.1 * delta, **target).impossible
 
 
 def test_tightening_proves_more_than_the_plain_envelope():
