@@ -1,4 +1,5 @@
 # From the config to every figure: noise -> evaluation -> frontier -> figure. `snakemake fig3` builds one figure.
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -19,9 +20,17 @@ sys.path.insert(0, SOURCES)
 for variable, first in (("PATH", str(Path(sys.executable).parent)), ("PYTHONPATH", SOURCES)):
     os.environ.update({variable: os.pathsep.join(filter(None, [first, os.environ.get(variable)]))})
 
+# A job that is killed cannot say so itself.
+KILLED = "killed from outside the workflow, often for want of memory; run again to go on"
+shell.prefix(f"set -euo pipefail; trap '[ $? -ne 137 ] || echo \"{KILLED}\" >&2' EXIT; ")
+
 from optnoise import plan, resources
 from optnoise.sources import closure
 from optnoise.spec import canonical_json
+
+# A job on a cluster reads the config that the run began with, whatever was edited since: see onstart.
+if not workflow.is_main_process and "OPTNOISE_CONFIG" in os.environ:
+    config = load_configfile(os.environ.get("OPTNOISE_CONFIG"))
 
 try:
     settings = plan.resolve(config)
@@ -46,9 +55,17 @@ include: "rules/claims.smk"
 include: "rules/benchmark.smk"
 
 
+onstart:
+    text = canonical_json(config)
+    kept = Path(".snakemake", f"config-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json").absolute()
+    kept.write_text(text)
+    os.environ.update(OPTNOISE_CONFIG=str(kept))
+
+
 rule all:
     default_target: True
     input:
         [f"results/figures/{figure}.png" for figure in settings["figures"]],
+        cached_files(),
         "results/claims.md",
         [f"results/mechanisms/{name}.json" for name in settings["mechanisms"]],

@@ -20,7 +20,7 @@ rule benchmark_training:
         "logs/benchmarks/training.log",
     conda:
         "../envs/cpu.yaml"
-    threads: workflow.cores or 1  # nothing may run beside it
+    threads: workflow.resource_settings.cores or 1  # nothing may run beside it
     params:
         options=benchmark_options(
             {
@@ -48,7 +48,7 @@ rule benchmark_accountants:
         "logs/benchmarks/accountants.log",
     conda:
         "../envs/cpu.yaml"
-    threads: workflow.cores or 1  # nothing may run beside it
+    threads: workflow.resource_settings.cores or 1  # nothing may run beside it
     params:
         options=benchmark_options({"cells": "cells", "buckets": "buckets", "compositions": "compositions"}),
     message:

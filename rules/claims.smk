@@ -12,6 +12,10 @@ rule claims:
         table="results/claims.csv",
     log:
         "logs/claims.log",
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        **asks(small_request),
     params:
         buckets=settings["sizes"]["evaluation_buckets"],
     message:

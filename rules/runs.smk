@@ -47,3 +47,15 @@ def files_of(kind, experiments):
         return [f"results/frontier/{name}.csv" for name in experiments]
     ending = {"noise": "npz", "evaluation": "csv"}[kind]
     return [f"results/{kind}/{name}/{run}.{ending}" for name in experiments for run in RUNS[name]]
+
+
+def cached_files():
+    """What figures and claims read. A run of everything asks for it, and so makes again what was deleted of it."""
+    read = {kind: set() for kind in ("noise", "evaluation", "frontier")}
+    for reads in (*settings["figures"].values(), settings["claims"]):
+        for kind in read:
+            read[kind].update(reads.get(kind, []))
+    read["evaluation"] |= read["frontier"]
+    read["noise"] |= read["evaluation"]
+    read["noise"] |= {run.source[0] for name in read["noise"] for run in RUNS[name].values() if run.source}
+    return [file for kind, names in read.items() for file in files_of(kind, sorted(names))]

@@ -13,7 +13,8 @@ def main(path_noise: str, spec: str, path_table: str, path_log: str) -> None:
         from optnoise.evaluation import evaluate
         from optnoise.storage import EVALUATION_COLUMNS, load_noise, write_table
 
-        rows = evaluate(load_noise(path_noise), json.loads(spec), progress=report)
+        # All rows before the file is begun: a job that is killed leaves nothing half-written.
+        rows = list(evaluate(load_noise(path_noise), json.loads(spec), progress=report))
         write_table(path_table, EVALUATION_COLUMNS, rows)
 
 

@@ -25,9 +25,10 @@ class Reporter:
         self._bar = None
 
     def say(self, text: str) -> None:
-        """One line to the log."""
-        self._log.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
-        self._log.flush()
+        """One line to the log. A full disk must not hide the failure that it tells of, so that it is no error."""
+        with contextlib.suppress(OSError):
+            self._log.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
+            self._log.flush()
 
     def __call__(self, step: int, steps: int, loss: float | None = None, delta: float | None = None) -> None:
         """Report step ``step`` of ``steps``, with the current loss and delta where there are any."""
@@ -67,11 +68,10 @@ class Reporter:
 def job(title: str, log_path: str | Path) -> Iterator[Reporter]:
     """Run a job: open its log, report, and turn a failure into one line that names the log, and exit status 1.
 
-    The traceback goes to the log. Warnings go there too.
+    The traceback goes to the log. An error's attribute ``remedy``, if it has one, is added: what to do about it.
     """
     log_path = Path(log_path)
-    log_path.parent.mkdir(parents=True, exist_ok=True)
-    with open(log_path, "w") as log:
+    with _opened(title, log_path) as log:
         report = Reporter(title, log)
         report.say(f"{title}: start")
         try:
@@ -80,8 +80,28 @@ def job(title: str, log_path: str | Path) -> Iterator[Reporter]:
             report.say(traceback.format_exc())
             report.close()
             text = " ".join(str(error).split()) or type(error).__name__
+            text += f"; {error.remedy}" if hasattr(error, "remedy") else ""
             print(f"{title}: failed: {text} (log: {log_path})", file=sys.stderr, flush=True)
             raise SystemExit(1) from None
+        except KeyboardInterrupt:
+            report.say("interrupted")
+            raise SystemExit(130) from None
         finally:
             report.close()
         report.say(f"{title}: done in {time.monotonic() - report._start:.1f} s")
+
+
+@contextlib.contextmanager
+def _opened(title: str, path: Path) -> Iterator[TextIO]:
+    """The log file, open for writing; a failure to open it ends the job with one line."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = open(path, "w")  # noqa: SIM115  closing it must not fail either
+    except OSError as error:
+        print(f"{title}: failed: the log cannot be written: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(1) from None
+    try:
+        yield log
+    finally:
+        with contextlib.suppress(OSError):
+            log.close()

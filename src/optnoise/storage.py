@@ -46,6 +46,12 @@ class NoiseFile:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
+class DamagedFile(ValueError):
+    """A result file that cannot be read as one; the message is one line that names the file and the fault."""
+
+    remedy = "delete that file, and the next run makes it again"
+
+
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike, suffix: str = "") -> Iterator[Path]:
     """A temporary path in the destination's folder that becomes ``path`` when the block ends without error."""
@@ -82,29 +88,35 @@ def save_noise(path: str | os.PathLike, noise: NoiseFile) -> None:
 def load_noise(path: str | os.PathLike) -> NoiseFile:
     """Read and check a noise file.
 
-    Raises ``ValueError`` with one line that names the file and the fault: unreadable, an array missing, shapes
-    that do not fit, masses that are negative, not finite or do not sum to 1.
+    Raises ``ValueError`` with one line that names the file and the fault: it is not there, or, as
+    :class:`DamagedFile`, it is no archive, an array is missing, shapes do not fit, masses are negative, not finite
+    or do not sum to 1.
     """
     try:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
+    except PermissionError:
+        raise ValueError(f"{path}: may not be read by this user") from None
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
-        raise ValueError(f"{path}: not a readable noise file, it may be cut short or corrupt ({error})") from None
+        raise DamagedFile(f"{path}: not a readable noise file, it may be cut short or corrupt ({error})") from None
     except Exception as error:  # zlib.error and what else a corrupt archive can raise
-        raise ValueError(f"{path}: not a readable noise file ({type(error).__name__}: {error})") from None
+        raise DamagedFile(f"{path}: not a readable noise file ({type(error).__name__}: {error})") from None
     for name in ("x", "p"):
         if name not in arrays:
-            raise ValueError(f"{path}: has no array {name!r}; a noise file holds x (2N,) and p (W, 2N)")
+            raise DamagedFile(f"{path}: has no array {name!r}; a noise file holds x (2N,) and p (W, 2N)")
     x, p = arrays["x"], np.atleast_2d(arrays["p"])
     if x.ndim != 1 or p.ndim != 2 or p.shape[1] != x.size:
-        raise ValueError(f"{path}: p has shape {p.shape}, which does not fit x with shape {x.shape}")
-    check_masses(p, str(path))
+        raise DamagedFile(f"{path}: p has shape {p.shape}, which does not fit x with shape {x.shape}")
+    try:
+        check_masses(p, str(path))
+    except ValueError as error:
+        raise DamagedFile(error) from None
     try:
         meta = json.loads(str(arrays.get("meta", "{}")))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: meta is not JSON ({error})") from None
+        raise DamagedFile(f"{path}: meta is not JSON ({error})") from None
     history = {name.removeprefix("history_"): values for name, values in arrays.items() if name.startswith("history_")}
     weights = np.asarray(arrays.get("weights", np.full(len(p), np.nan)))
     return NoiseFile(x=x, p=p, weights=weights, history=history, meta=meta)
@@ -139,9 +151,17 @@ def write_table(path: str | os.PathLike, columns: Sequence[str], rows: Iterable[
 
 
 def read_table(path: str | os.PathLike) -> pd.DataFrame:
-    """Read a table written by :func:`write_table`; floats are read back exactly."""
+    """Read a table written by :func:`write_table`; floats are read back exactly.
+
+    Raises :class:`DamagedFile` when the table is empty or does not end with a whole line.
+    """
     import pandas as pd
 
+    with open(path, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(size - 1, 0))
+        if stream.read() != b"\n":
+            raise DamagedFile(f"{path}: not a whole table, it is empty or cut short")
     return pd.read_csv(path)  # from pandas 3.1 on, floats are always read exactly
 
 

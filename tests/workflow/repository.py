@@ -75,7 +75,7 @@ def copy_repository(folder: Path) -> Workflow:
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc", "*.egg-info"))
         else:
             shutil.copy2(source, target)
     return Workflow(folder)
