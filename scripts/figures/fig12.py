@@ -56,6 +56,7 @@ def gallery(panel: plt.Axes, noise: NoiseFile, colours: dict) -> None:
     widest = float(np.sqrt(noise.p @ noise.x**2).max())
     reach = min(REACH * widest, drawing.half_width(noise))
     panel.set_xlim(-reach, reach)
+    drawing.fit_height(panel)
 
 
 def spread(noise: NoiseFile) -> float:

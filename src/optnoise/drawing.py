@@ -294,6 +294,15 @@ def _power(value: float, _: int) -> str:
     return power if mantissa == 1 else f"{mantissa}·{power}"
 
 
+def fit_height(axes: Axes) -> None:
+    """Limit a logarithmic y axis to what the lines show within the limits of x."""
+    low, high = axes.get_xlim()
+    inside = [line.get_ydata()[(line.get_xdata() >= low) & (line.get_xdata() <= high)] for line in axes.lines]
+    shown = positive(np.concatenate(inside))
+    if np.isfinite(shown).any():
+        axes.set_ylim(np.nanmin(shown) / 2, np.nanmax(shown) * 2)
+
+
 def at_most_one(axes: Axes) -> None:
     """End an axis of deltas at 1, a little above, however much margin it had."""
     if axes.get_ylim()[0] > 0:
