@@ -29,6 +29,7 @@ def print_style():
     matplotlib.use("agg")
     with matplotlib.rc_context():
         matplotlib.rc_file(ROOT / "matplotlibrc")
+        matplotlib.rcParams["savefig.dpi"] = 50  # nobody looks at these
         yield
     plt.close("all")
 
