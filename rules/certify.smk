@@ -72,7 +72,9 @@ rule renyi:
     resources:
         **asks(small_request),
     params:
-        spec=canonical_json(settings["certificates"]["renyi"] | {"effort": settings["sizes"]["certificate"]["effort"]}),
+        spec=canonical_json(
+            settings["certificates"]["renyi"] | {"effort": settings["sizes"]["certificate"]["renyi_effort"]}
+        ),
     message:
         "Finding and bounding the least epsilon at a given variance"
     shell:
