@@ -53,6 +53,7 @@ include: "rules/certify.smk"
 include: "rules/figures.smk"
 include: "rules/claims.smk"
 include: "rules/benchmark.smk"
+include: "rules/report.smk"
 
 
 onstart:
@@ -68,4 +69,5 @@ rule all:
         [f"results/figures/{figure}.png" for figure in settings["figures"]],
         cached_files(),
         "results/claims.md",
+        "results/report.rst",
         [f"results/mechanisms/{name}.json" for name in settings["mechanisms"]],

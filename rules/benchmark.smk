@@ -1,16 +1,6 @@
 # What training and evaluation cost on this machine, beside peers where they are installed; ext_efficiency draws it.
 
 
-def benchmark_options(names):
-    """Command-line options from the benchmark's sizes."""
-    sizes = settings["sizes"]["benchmark"]
-
-    def text(value):
-        return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-    return " ".join(f"--{option} {text(sizes[name])}" for option, name in names.items())
-
-
 rule benchmark_training:
     input:
         code=closure("scripts/benchmark_training.py"),

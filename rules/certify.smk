@@ -1,21 +1,6 @@
 # What no noise can beat, how close the learned noises come, and mechanisms to take away.
 
 
-def certified(loss):
-    """What decides the impossible region of one utility loss, as canonical JSON."""
-    wanted, size = settings["certificates"]["region"], settings["sizes"]["certificate"]
-    values = {name: wanted[name] for name in ("half_width", "sensitivity", "epsilon", "compositions")}
-    values |= {"loss": loss, "widths": wanted["utilities"], "programs": size["programs"], "nodes": size["nodes"]}
-    return canonical_json(values)
-
-
-def tightened():
-    """What decides the gaps apart from the tables, as canonical JSON."""
-    wanted, size = settings["certificates"]["region"], settings["sizes"]["certificate"]
-    values = {name: wanted[name] for name in ("half_width", "sensitivity", "epsilon", "delta")}
-    return canonical_json(values | {"tighten": size["tighten"], "effort": size["effort"]})
-
-
 rule certify:
     input:
         code=closure("scripts/certify.py"),

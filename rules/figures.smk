@@ -15,8 +15,9 @@ for figure, reads in settings["figures"].items():
             code=closure(f"scripts/figures/{figure}.py"),
         output:
             pdf=f"results/figures/{figure}.pdf",
-            png=f"results/figures/{figure}.png",
+            png=in_report(figure),
             caption=f"results/figures/{figure}.md",
+            report=f"results/figures/{figure}.rst",
         log:
             f"logs/figures/{figure}.log",
         conda:

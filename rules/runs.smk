@@ -1,4 +1,4 @@
-# What the rules ask of the plan: a job's run, an experiment's files, the resources for a run's size.
+# What the rules ask of the config: a job's run, spec and resources, and the files that a figure reads.
 
 
 def run_of(wildcards):
@@ -59,3 +59,40 @@ def cached_files():
     read["noise"] |= read["evaluation"]
     read["noise"] |= {run.source[0] for name in read["noise"] for run in RUNS[name].values() if run.source}
     return [file for kind, names in read.items() for file in files_of(kind, sorted(names))]
+
+
+def in_report(figure):
+    """The picture of a figure, marked for the report with its caption and category."""
+    kinds = {"fig": "Figures of the paper", "ext": "Further experiments", "cert": "Bounds and certificates"}
+    kind = figure.partition("_")[0].rstrip("0123456789ab")
+    return report(
+        f"results/figures/{figure}.png",
+        caption=str(Path(f"results/figures/{figure}.rst").absolute()),
+        category=kinds.get(kind, "Other"),
+        labels={"figure": figure},
+    )
+
+
+def certified(loss):
+    """What decides the impossible region of one utility loss, as canonical JSON."""
+    wanted, size = settings["certificates"]["region"], settings["sizes"]["certificate"]
+    values = {name: wanted[name] for name in ("half_width", "sensitivity", "epsilon", "compositions")}
+    values |= {"loss": loss, "widths": wanted["utilities"], "programs": size["programs"], "nodes": size["nodes"]}
+    return canonical_json(values)
+
+
+def tightened():
+    """What decides the gaps apart from the tables, as canonical JSON."""
+    wanted, size = settings["certificates"]["region"], settings["sizes"]["certificate"]
+    values = {name: wanted[name] for name in ("half_width", "sensitivity", "epsilon", "delta")}
+    return canonical_json(values | {"tighten": size["tighten"], "effort": size["effort"]})
+
+
+def benchmark_options(names):
+    """Command-line options from the benchmark's sizes."""
+    sizes = settings["sizes"]["benchmark"]
+
+    def text(value):
+        return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    return " ".join(f"--{option} {text(sizes[name])}" for option, name in names.items())

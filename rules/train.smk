@@ -10,6 +10,7 @@ rule train:
         "logs/train/{experiment}/{run}.log",
     wildcard_constraints:
         experiment=experiments_of("learned"),
+    cache: True  # nothing but the spec and the code decides the noise, so that equal ones may be shared
     conda:
         lambda wildcards: "../envs/gpu.yaml" if training_request(wildcards).gpus else "../envs/cpu.yaml"
     resources:

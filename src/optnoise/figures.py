@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optnoise import report
 from optnoise.progress import job
 from optnoise.storage import NoiseFile, atomic, load_noise, read_table
 
@@ -96,7 +97,7 @@ def run(draw: Callable[[Inputs], tuple[Figure, str]]) -> None:
 
 
 def save(figure: Figure, caption: str, path: Path) -> None:
-    """Write a figure and its caption; the same figure gives the same bytes."""
+    """Write a figure, its caption, and the caption as the report takes it; the same figure gives the same bytes."""
     import matplotlib
 
     engine = figure.get_layout_engine()
@@ -108,5 +109,6 @@ def save(figure: Figure, caption: str, path: Path) -> None:
         for ending, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
             with atomic(path.with_name(f"{path.name}.{ending}")) as temporary:
                 figure.savefig(temporary, format=ending, metadata=metadata)
-    with atomic(path.with_name(f"{path.name}.md")) as temporary:
-        temporary.write_text(caption)
+    for ending, text in (("md", caption), ("rst", report.caption(caption))):
+        with atomic(path.with_name(f"{path.name}.{ending}")) as temporary:
+            temporary.write_text(text)

@@ -17,6 +17,7 @@ COPIED = (
     "config.yaml",
     "config.schema.yaml",
     "matplotlibrc",
+    "requirements.lock",
     "config",
     "rules",
     "profiles",
