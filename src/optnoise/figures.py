@@ -92,8 +92,8 @@ def run(draw: Callable[[Inputs], tuple[Figure, str]]) -> None:
         matplotlib.use("agg")
         matplotlib.rc_file(given.style)
         figure, caption = draw(inputs)
-        sources = ", ".join(inputs.experiments)
-        save(figure, f"{caption.strip()}\n\nExperiments: {sources}.\n", given.figure)
+        sources = ", ".join(inputs.experiments or [path.name for path in inputs.extra_paths])
+        save(figure, f"{caption.strip()}\n\nMade from: {sources}.\n", given.figure)
 
 
 def save(figure: Figure, caption: str, path: Path) -> None:
