@@ -26,7 +26,7 @@ def test_a_gpu_when_training_would_use_one(backend: str, optimiser: str, gpus: i
 
 
 def test_larger_training_asks_for_more() -> None:
-    small, large = training(spec(epochs=100, cells=2000)), training(spec())
+    small, large = training(spec(epochs=100, cells=4000)), training(spec())
     assert large.memory > small.memory > LEAST_MEMORY
     assert large.minutes > small.minutes >= LEAST_MINUTES
     assert (small.cpus, large.cpus) == (1, PROCESSORS)
