@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -195,7 +196,11 @@ def test_sums_are_exact():
     for size in (1, 2, 3, 7, 1000, 60001):
         masses = np.exp(-50 * random.random(size))
         masses /= masses.sum()
-        assert math.fsum(_compensated_sum(np, masses)) == math.fsum(masses)
+        for summands in (masses, np.sort(masses), np.sort(masses)[::-1]):
+            high, low = _compensated_sum(np, summands)
+            assert math.fsum((high, low)) == math.fsum(masses)
+            # The rest itself is good, not only the sum rounded to a float.
+            assert abs(Fraction(high) + Fraction(low) - sum(map(Fraction, masses.tolist()))) <= Fraction(1, 10**28)
 
 
 GOOD = np.array([0.5, 0.5])

@@ -125,6 +125,21 @@ def test_the_pair_of_a_curve_has_that_curve():
         assert hockey_stick(a, b, gamma) == pytest.approx(value, abs=3e-3)
 
 
+def test_the_pair_of_two_curves_stays_below_both():
+    """The order B/A is turned round into gamma < 1, and read back from there."""
+    step = 0.05
+    nodes = np.exp(step * np.arange(30))
+    ab, ba = np.maximum(0.2 - 0.25 * (nodes - 1), 0.0), np.maximum(0.2 - 0.1 * (nodes - 1), 0.0)
+    ab[-1] = ba[-1] = 0.0
+    a, b = pair_of_curves(ab, ba, step)
+    assert a.sum() == pytest.approx(1, abs=1e-11) and b.sum() == pytest.approx(1, abs=1e-11)
+    for gamma, one, other in zip(nodes, ab, ba, strict=True):
+        # Where a curve is 0 its margin is cut off, and rounding is left.
+        assert hockey_stick(a, b, gamma) <= one + 1e-14
+        assert hockey_stick(b, a, gamma) <= other + 1e-14
+    assert hockey_stick(b, a, nodes[5]) == pytest.approx(ba[5], rel=0.1)
+
+
 def test_lower_hull_is_convex_and_below():
     rng = np.random.default_rng(3)
     x = np.sort(rng.random(50))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from optnoise import losses
+from optnoise.accounting import delta_bounds
 from optnoise.backend import to_host
 from optnoise.baselines import truncated_gaussian
 from optnoise.grid import Grid
@@ -171,6 +172,23 @@ def test_buckets_made_for_another_noise_still_bound():
         value, da, db = adp(a, b, epsilon=EPSILON, compositions=128, buckets=plan)
         assert value >= truth - 1e-12
         assert np.isfinite(da).all() and np.isfinite(db).all()
+
+
+def test_losses_that_leave_the_circle_above_are_bounded():
+    """Noise narrower than the buckets were made for: its sums pass the circle's end, though few losses the top."""
+    grid = Grid(100.0, 2000)
+    pairs = {s: worst_case_pair(truncated_gaussian(grid, s)[None], grid, pair="additive") for s in (4.0, 6.0, 30.0)}
+    plan = choose_buckets(*pairs[30.0], epsilon=EPSILON, compositions=128, buckets=201)
+    for sigma in (4.0, 6.0):
+        a, b = pairs[sigma]
+        exact = delta_bounds(a[0], b[0], EPSILON, 128)
+        assert 0.5 < exact.lower < 0.9
+        value, da, _ = adp(a, b, epsilon=EPSILON, compositions=128, buckets=plan)
+        assert value >= exact.lower
+        move = a * np.random.default_rng(0).standard_normal(a.shape)
+        arguments = {"epsilon": EPSILON, "compositions": 128, "buckets": plan}
+        expected = directional(adp, a, b, move, 0 * b, arguments, 1e-8)  # few of many outcomes pass a bucket's end
+        assert (da * move).sum(axis=1) == pytest.approx(expected, rel=1e-4)
 
 
 def test_finer_buckets_tighten_the_bound():

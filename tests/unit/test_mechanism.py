@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from optnoise.accounting import delta_bounds
 from optnoise.baselines import staircase, truncated_gaussian
 from optnoise.grid import Grid
 from optnoise.mechanism import BITS, Mechanism, guarantee
+from optnoise.pairs import subsampled_pair
 
 GRID = Grid(5, 40)
 GAUSSIAN = Mechanism.from_masses(truncated_gaussian(GRID, 1.5), GRID)
@@ -148,3 +150,15 @@ def test_guarantee_holds_the_closed_form() -> None:
         assert order["delta_lower"] <= 1 / 8 <= order["delta_upper"] <= 1 / 8 * (1 + 1e-9)
     assert card["utility"]["mean_absolute_error"] == pytest.approx(2)
     assert card["range"]["most_error"] == 4
+
+
+def test_guarantee_is_that_of_the_worse_order_and_of_all_rounds() -> None:
+    """Subsampled, the orders differ; the card states the greater delta, after the rounds asked for."""
+    card = guarantee(GAUSSIAN, epsilon=0.2, compositions=3, pair="subsampled", q=0.1)
+    a, b = subsampled_pair(GAUSSIAN.masses, GRID, 0.1)
+    one, other = delta_bounds(a, b, 0.2, 3), delta_bounds(b, a, 0.2, 3)
+    assert one.upper != pytest.approx(other.upper, rel=0.01)
+    assert card["orders"]["A/B"] == {"delta_lower": one.lower, "delta_upper": one.upper}
+    assert card["orders"]["B/A"] == {"delta_lower": other.lower, "delta_upper": other.upper}
+    assert card["delta"] == max(one.upper, other.upper)
+    assert (card["epsilon"], card["compositions"], card["pair"], card["q"]) == (0.2, 3, "subsampled", 0.1)
