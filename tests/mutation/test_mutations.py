@@ -34,10 +34,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def wanted(mutation: Mutation, request: pytest.FixtureRequest) -> bool:
+    return mutation.every_run or request.config.getoption("markexpr") == "mutation"
+
+
 def run_tests(folder: Path, tests: tuple[str, ...], *options: str) -> subprocess.CompletedProcess:
     """Run unit tests on the copy, the same way each time."""
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--hypothesis-seed=0", *options]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "COLUMNS": "200"}
     environment.pop("NUMBA_CACHE_DIR", None)  # numba then caches beside the copied source, by its time
     return subprocess.run(
         [*command, *(f"tests/unit/{test}" for test in tests)],
@@ -56,9 +60,9 @@ def test_the_text_to_replace_is_found_once(mutation: Mutation) -> None:
     assert mutation.new != mutation.old
 
 
-def test_what_must_fail_passes_without_a_fault(copy: Path) -> None:
+def test_what_must_fail_passes_without_a_fault(copy: Path, request: pytest.FixtureRequest) -> None:
     """Else a failure would say nothing. This run also uses the copied source, not the installed package."""
-    tests = tuple(sorted({test for mutation in MUTATIONS if mutation.every_run for test in mutation.tests}))
+    tests = tuple(sorted({test for mutation in MUTATIONS if wanted(mutation, request) for test in mutation.tests}))
     finished = run_tests(copy, tests)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     command = [sys.executable, "-c", "import optnoise; print(optnoise.__file__)"]
@@ -69,7 +73,7 @@ def test_what_must_fail_passes_without_a_fault(copy: Path) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
 def test_a_fault_is_noticed(mutation: Mutation, copy: Path, request: pytest.FixtureRequest) -> None:
-    if not mutation.every_run and request.config.getoption("markexpr") != "mutation":
+    if not wanted(mutation, request):
         pytest.skip("not in every run; pytest -m mutation runs all")
     original, mutated = ROOT / "src/optnoise" / mutation.file, copy / "src/optnoise" / mutation.file
     try:

@@ -107,6 +107,9 @@ def test_epsilon_on_both_sides_with_few_buckets(n):
             bounds = epsilon_bounds(np.array(a), np.array(b), delta, n, buckets)
             assert bounds.lower <= epsilon * (1 + 1e-9)
             assert bounds.upper >= epsilon * (1 - 1e-9)
+            if n == 1:  # a direct sum, the same for one epsilon and for many
+                assert delta_bounds(np.array(a), np.array(b), bounds.upper).upper <= delta * (1 + 1e-13)
+                assert delta_bounds(np.array(a), np.array(b), bounds.lower).upper >= delta * (1 - 1e-13)
 
 
 @pytest.mark.parametrize("off_a", [-9e-10, 9e-10])
