@@ -58,7 +58,6 @@ MUTATIONS = (
         "return lower, n * upper * math.exp",
         "return lower, upper * math.exp",
         (COARSE,),
-        every_run=True,
     ),
     Mutation(
         "post-processing bound applied to the tail of the loss",
@@ -159,7 +158,6 @@ MUTATIONS = (
         "above=outside_above,",
         "above=0.0,",
         (WINDOWS,),
-        every_run=True,
     ),
     # --- composed sums: what is added to and subtracted from the sums over the lattice -----------------------
     Mutation(
@@ -191,7 +189,6 @@ MUTATIONS = (
         "for_upper = for_upper - sum(count * step for step, count in composed.roundings) * (1 + 8 * U)",
         "for_upper = for_upper * (1 - 8 * U)",
         (COARSE,),
-        every_run=True,
     ),
     Mutation(
         "sums start one bucket late",
@@ -369,7 +366,6 @@ MUTATIONS = (
         '"delta": max(order["delta_upper"]',
         '"delta": min(order["delta_upper"]',
         ("test_mechanism.py::test_guarantee_is_that_of_the_worse_order_and_of_all_rounds",),
-        every_run=True,
     ),
     Mutation(
         "guarantee is that of one round",
