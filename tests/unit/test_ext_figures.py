@@ -77,7 +77,7 @@ def changed(inputs: Inputs, kind: str, folder: Path, change: Callable[[pd.DataFr
 def test_a_figure_draws_and_says_what_it_shows(name: str, folder: Path, tmp_path: Path) -> None:
     figure, caption = script(name).draw(inputs_of(name, folder))
     save(figure, caption, tmp_path / name)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".pdf", ".png", ".md"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".pdf", ".png", ".md", ".rst"}
     assert "nan" not in caption.split()
     panels = figure.get_axes()
     assert all(axes.has_data() or axes.texts for axes in panels)
