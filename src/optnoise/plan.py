@@ -196,7 +196,7 @@ def runs(config: Mapping[str, Any]) -> dict[str, dict[str, Run]]:
 
 def _variants(name: str, experiment: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(run name, experiment with one value for each varied key), for each combination."""
-    vary = experiment.get("vary", {})
+    vary = dict(sorted(experiment.get("vary", {}).items()))  # a run's name must not hang on the order of keys
     fixed = {key: value for key, value in experiment.items() if key != "vary"}
     for values in itertools.product(*vary.values()):
         choice = dict(zip(vary, values, strict=True))

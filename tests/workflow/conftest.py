@@ -27,4 +27,4 @@ def workflow(built: Workflow, tmp_path: Path) -> Workflow:
 @pytest.fixture
 def bare(tmp_path: Path) -> Workflow:
     """A repository in which nothing has been built."""
-    return copy_repository(tmp_path / "repository")
+    return copy_repository(tmp_path / "bare")

@@ -59,8 +59,8 @@ class Workflow:
 
     def planned_outputs(self, *targets: str) -> set[str]:
         """The files that a run would write now."""
-        lines = re.findall(r"^    output: (.*)$", self.run("--dry-run", *targets), re.M)
-        return {name for line in lines for name in line.split(", ")}
+        rows = (line.split("\t") for line in self.run("--summary", "--", *targets).splitlines())
+        return {row[0] for row in rows if len(row) > 5 and row[-1] == "update pending"}
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace ``old``, which must be there, in a file of the repository."""
