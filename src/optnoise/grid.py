@@ -32,12 +32,7 @@ class Grid:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
                 raise ValueError(f"{name}: {value!r} is not allowed; it must be a positive finite number")
-        if (
-            isinstance(self.cells, bool)
-            or not isinstance(self.cells, int)
-            or self.cells < 2
-            or self.cells % 2
-        ):
+        if isinstance(self.cells, bool) or not isinstance(self.cells, int) or self.cells < 2 or self.cells % 2:
             raise ValueError(f"cells: {self.cells!r} is not allowed; it must be an even integer, at least 2")
         exact = self.sensitivity * self.cells / (2 * self.half_width)
         shift = round(exact)

@@ -16,7 +16,8 @@ from optnoise.spec import TrainSpec, canonical_json
 
 TRAINING_KEYS = (
     *("half_width", "cells", "sensitivity", "model", "method", "loss", "pair", "q", "order", "epsilon"),
-    *("compositions", "weights", "monotone", "seed", "start", "early_stop", "learning_rate", "learning_rate_factor", "slope"),
+    *("compositions", "weights", "monotone", "seed", "start", "early_stop"),
+    *("learning_rate", "learning_rate_factor", "slope"),
 )
 ANALYTIC_KEYS = ("family", "half_width", "cells", "sensitivity", "parameters", "point_mass")
 
