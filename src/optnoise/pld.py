@@ -133,7 +133,9 @@ def choose_window(atoms: Atoms, tilt: float, compositions: int) -> Window:
     n = compositions
     value, mean, variance = cumulant(atoms, tilt)
     extreme = max(abs(loss) for loss in atoms.extremes)
-    deviation = max(math.sqrt(n * variance), 1e-9 * extreme * n, 1e-9)
+    # A single loss has no deviation; its window must still be wide beside the rounding of losses.
+    narrowest = max(1e-6 * extreme * n, 1e-9)
+    deviation = max(math.sqrt(n * variance), narrowest)
 
     def edge(sign: int, tail: float) -> tuple[float, float]:
         """(distance from the mean at which Chernoff's bound is e^-tail, the tilt that shows it)."""
@@ -145,7 +147,10 @@ def choose_window(atoms: Atoms, tilt: float, compositions: int) -> Window:
             # The best step has a growth like the tail; a normal loss has it at once, rare large losses far below.
             if 0.3 * tail <= growth <= 3 * tail:
                 break
+            if step >= tail / narrowest:
+                break
             step *= min(max(math.sqrt(tail / growth), 0.1), 4.0) if growth > 0 else 4.0
+            step = min(step, tail / narrowest)
         return best
 
     sides = []
