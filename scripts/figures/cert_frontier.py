@@ -36,8 +36,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
                 *(rows["utility"], drawing.positive(rows["delta_upper"]), marker),
                 **{"color": style.method_colour("adp"), "markersize": 2.5, "zorder": 3},
             )
-        proven = gaps[(gaps["loss"] == loss) & (gaps["n"] == n) & gaps["tightened"].astype(bool)]
-        axes.plot(proven["utility_floor"], proven["delta_upper"], "<", color="#d55e00", markersize=4, zorder=4)
+        tightened = gaps[(gaps["loss"] == loss) & (gaps["n"] == n) & gaps["tightened"].astype(bool)]
+        axes.plot(tightened["utility_floor"], tightened["delta_upper"], "<", color="#d55e00", markersize=4, zorder=4)
         drawing.log_axes(axes, "xy")
         shown = learned if len(learned) else analytic
         drawing.frame(axes, shown["utility"], shown["delta_upper"])
@@ -47,9 +47,10 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         bottom, top = axes.get_ylim()
         bottom = max(bottom / 3, top * 10.0**-DECADES)
         axes.set_ylim(bottom=bottom)
-        axes.fill_between(
-            bounds["utility"], bottom, np.maximum(bounds["delta_lower"], bottom), color=REGION, linewidth=0, zorder=0
-        )
+        # The bound falls with the utility loss: what holds at one computed utility holds at all below it, as a step.
+        widths = np.concatenate([[axes.get_xlim()[0] / 2], bounds["utility"]])
+        proven = np.concatenate([bounds["delta_lower"][:1], bounds["delta_lower"]])
+        axes.fill_between(widths, bottom, np.maximum(proven, bottom), step="pre", color=REGION, linewidth=0, zorder=0)
         drawing.plain_ticks(axes.xaxis)
         axes.set_title(f"{loss.upper()}, $n = {n}$")
         if not len(learned):
