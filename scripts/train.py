@@ -10,10 +10,9 @@ from optnoise.progress import job
 def main(spec: str, path_noise: str, path_log: str) -> None:
     """``spec``: a run's noise spec as JSON (optnoise.plan); writes ``path_noise`` and ``path_log``."""
     with job(f"train {'/'.join(Path(path_noise).with_suffix('').parts[-2:])}", path_log) as report:
-        from optnoise.training import train
-
         from optnoise.spec import TrainSpec
         from optnoise.storage import NoiseFile, save_noise
+        from optnoise.training import train
 
         values = json.loads(spec)
         backend = values.pop("backend")
