@@ -10,19 +10,26 @@ def main(spec: str, path_table: str, path_log: str) -> None:
     """``spec``: a problem as JSON (config: ``certificates``), widths in units of the query; writes ``path_table``."""
     wanted = json.loads(spec)
     with job(f"certify {wanted['loss']}", path_log) as report:
-        from optnoise.envelope import envelope
         from optnoise.envelope_programs import Problem
+        from optnoise.lower_bounds import impossible_region
         from optnoise.storage import write_table
 
         problem = Problem(wanted["half_width"], wanted["sensitivity"], wanted["loss"])
         power = 1 if wanted["loss"] == "l1" else 2
-        rows = []
-        for done, width in enumerate(wanted["widths"]):
-            bound = envelope(problem, width**power, programs=wanted["programs"], nodes=wanted["nodes"])
-            for n in wanted["compositions"]:
-                lower = float(bound.delta(wanted["epsilon"], n))
-                rows.append([wanted["loss"], n, wanted["epsilon"], width, lower])
-            report(done + 1, len(wanted["widths"]))
+        found = impossible_region(
+            problem,
+            [width**power for width in wanted["widths"]],
+            epsilon=wanted["epsilon"],
+            compositions=wanted["compositions"],
+            programs=wanted["programs"],
+            nodes=wanted["nodes"],
+            progress=report,
+        )
+        rows = [
+            [wanted["loss"], n, wanted["epsilon"], width, float(lower)]
+            for width, bounds in zip(wanted["widths"], found, strict=True)
+            for n, lower in zip(wanted["compositions"], bounds, strict=True)
+        ]
         write_table(path_table, ["loss", "n", "eps", "utility", "delta_lower"], rows)
 
 

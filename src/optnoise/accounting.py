@@ -33,6 +33,7 @@ from optnoise.pld import Atoms, U, Window, choose_window, cumulant, loss_of_mass
 
 KINDS = ("adp", "pdp")
 MAX_COMPOSITIONS = 1_000_000
+MAX_BUCKETS = 10_000_000
 SUM_TOLERANCE = 1e-9
 SMALLEST = 5e-324
 """Not zero where a positive sum has underflowed."""
@@ -126,7 +127,7 @@ def epsilon_bounds(a: Any, b: Any, delta: Any, compositions: int = 1, buckets: i
     pair = _pair_of_masses(a, b)
     n = _compositions(compositions)
     _buckets(buckets)
-    deltas = np.asarray(delta, dtype=np.float64)
+    deltas = _reals(np, "delta", delta)
     if not bool((np.isfinite(deltas) & (deltas >= 0) & (deltas <= 1)).all()):
         raise ValueError(f"delta: {delta!r} is not allowed; it must be in [0, 1]")
     results = [_invert(pair, float(value), n, buckets) for value in deltas.ravel()]
@@ -211,7 +212,7 @@ def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, bucke
     _buckets(buckets)
     if kind not in KINDS:
         raise ValueError(f"kind: {kind!r} is not allowed; choose one of {', '.join(KINDS)}")
-    epsilons = np.asarray(to_host(epsilon), dtype=np.float64)
+    epsilons = _reals(np, "epsilon", to_host(epsilon))
     if not bool((np.isfinite(epsilons) & (epsilons >= 0)).all()):
         raise ValueError(f"epsilon: {epsilon!r} is not allowed; it must be finite and >= 0")
     flat = epsilons.ravel()
@@ -412,7 +413,7 @@ def _pair_of_masses(a: Any, b: Any) -> _Pair:
 
 
 def _vector(xp: Any, name: str, values: Any) -> Any:
-    array = xp.asarray(values, dtype=np.float64)
+    array = _reals(xp, name, values)
     if array.ndim != 1:
         raise ValueError(f"{name}: shape {array.shape} is not allowed; it must be a vector of masses")
     return array
@@ -465,5 +466,16 @@ def _compositions(n: Any) -> int:
 
 
 def _buckets(buckets: Any) -> None:
-    if isinstance(buckets, bool) or not isinstance(buckets, (int, np.integer)) or buckets < 16:
-        raise ValueError(f"buckets: {buckets!r} is not allowed; it must be a whole number, at least 16")
+    if isinstance(buckets, bool) or not isinstance(buckets, (int, np.integer)) or not 16 <= buckets <= MAX_BUCKETS:
+        raise ValueError(f"buckets: {buckets!r} is not allowed; it must be a whole number from 16 to {MAX_BUCKETS}")
+
+
+def _reals(xp: Any, name: str, values: Any) -> Any:
+    """The values as float64; text, complex numbers and ragged lists are refused, not cut to what fits."""
+    try:
+        array = xp.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: not an array of real numbers ({error})") from None
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{name}: values of type {array.dtype} are not allowed; they must be real numbers")
+    return array.astype(np.float64, copy=False)

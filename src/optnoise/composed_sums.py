@@ -75,7 +75,8 @@ class _SuffixSums:
         losses = (composed.start + xp.arange(self.first, self.length, dtype=np.float64)) * step - self.reference
         plain = composed.tilted[self.first :] * xp.exp(-theta * losses)
         self.plain = _suffix_sums(plain)
-        self.discounted = _suffix_sums(plain * xp.exp(-losses))
+        # Read at epsilons from the reference on only: what is below it has no part in those sums, and may not overflow.
+        self.discounted = _suffix_sums(plain * xp.exp(-xp.maximum(losses, 0.0)))
         largest = max(abs(composed.start), abs(composed.start + self.length)) * step + abs(self.reference)
         exponents = (abs(composed.log_scale) + (theta + 1) * largest + 50) * 8 * U
         # Of each suffix sum: adding in sequence, and the exponentials.

@@ -148,12 +148,13 @@ def connect_the_dots(losses: Any, step: float) -> tuple[Any, Any, Any]:
 
     The shares are exact up to a relative 30 U for a loss that is raised by at most RAISED steps: the offset in
     the bucket is an exact difference, except just below zero, where its rounding is outweighed by a small rise;
-    both shares are quotients of expm1.
+    both shares are quotients of expm1 of numbers that are not positive, which no step makes overflow.
     """
     xp = array_namespace(losses)
     index, offset = _bucket(losses, step)
     offset = xp.minimum(offset + 0.5 * RAISED * step, step)
-    return index, xp.expm1(step - offset) / math.expm1(step), xp.expm1(-offset) / math.expm1(-step)
+    whole = math.expm1(-step)
+    return index, xp.exp(-offset) * (xp.expm1(offset - step) / whole), xp.expm1(-offset) / whole
 
 
 def round_down(losses: Any, step: float) -> tuple[Any, Any, Any]:

@@ -49,8 +49,7 @@ def design(
         return _judged(found.noise, grid, loss, epsilon, 1)
     from optnoise.best_noise import best_noise
 
-    gaussian = analytic(grid, "gaussian", loss=loss, epsilon=epsilon, delta=target, compositions=compositions)
-    high = gaussian
+    high = analytic(grid, "gaussian", loss=loss, epsilon=epsilon, delta=target, compositions=compositions)
     power = 1 if loss == "l1" else 2
 
     def attempt(utility: float) -> Design:

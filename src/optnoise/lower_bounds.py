@@ -26,12 +26,15 @@ def impossible_region(
     compositions: Sequence[int],
     programs: int = 24,
     nodes: int = 180,
+    progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """(utilities, compositions): no noise with that utility loss has a smaller delta. One envelope serves every n."""
     out = np.zeros((len(utilities), len(compositions)))
     for i, utility in enumerate(utilities):
         bound = envelope(problem, float(utility), programs=programs, nodes=nodes)
         out[i] = [bound.delta(epsilon, n) for n in compositions]
+        if progress is not None:
+            progress(i + 1, len(utilities))
     return out
 
 

@@ -209,7 +209,7 @@ def _label(key: str, value: Any) -> str:
     """A short, readable part of a run's name. It is a name only: nothing reads a setting back from it."""
     if key == "decayed":
         return "decay" if value else "constant"
-    short = {"compositions": "n", "half_width": "r", "epsilon": "eps", "order": "", "model": "", "loss": ""}
+    short = {"compositions": "n", "half_width": "r", "epsilon": "eps", "model": "", "loss": ""}
     if key == "order":
         return value.replace("/", "")
     return f"{short.get(key, key.replace('_', '-'))}{value}"

@@ -112,7 +112,7 @@ MUTATIONS = (
     Mutation(
         "connect-the-dots splits linearly in the loss",
         "composition.py",
-        "return index, xp.expm1(step - offset) / math.expm1(step), xp.expm1(-offset) / math.expm1(-step)",
+        "return index, xp.exp(-offset) * (xp.expm1(offset - step) / whole), xp.expm1(-offset) / whole",
         "return index, 1 - offset / step, offset / step",
         (COARSE,),
         every_run=True,

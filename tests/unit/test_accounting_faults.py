@@ -261,3 +261,34 @@ def test_sums_of_one_and_1e_12_are_taken():
     bounds = delta_bounds(a, b, 0.0)
     assert bounds.lower <= exact[0] and bounds.upper >= 0.5 * (1 + 1e-12) - 0.4 * (1 - 1e-12)
     assert bounds.upper - bounds.lower <= 1e-10
+
+
+def test_a_lattice_step_beyond_the_range_of_exp_is_no_overflow():
+    """Losses near 690 on a few buckets make steps whose exponential is no float."""
+    a = np.array([0.5018930284890736, 0.49810697151091804, 7.2090103048946435e-301, 8.47892069074869e-15])
+    b = np.array([1.0673880403178426e-300, 0.5795943828629927, 0.42040561751537237, 0.0])
+    coarse, fine = (delta_bounds(a, b, 690.02, 3, "adp", buckets) for buckets in (16, 250_000))
+    assert coarse.lower <= fine.upper and fine.lower <= coarse.upper <= 1
+
+
+@pytest.mark.parametrize("buckets", [15, 0, 10_000_001, 99_999_999_999_999, 20.0, True])
+def test_buckets_out_of_range_are_refused(buckets):
+    with pytest.raises(
+        ValueError, match=r"^buckets: .* is not allowed; it must be a whole number from 16 to 10000000$"
+    ):
+        delta_bounds(np.array([1.0]), np.array([1.0]), 0.0, 2, buckets=buckets)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("a", ([1j, 1], [0.5, 0.5], 1.0)),
+        ("a", (["x", "y"], [0.5, 0.5], 1.0)),
+        ("b", ([0.5, 0.5], [[0.5], [0.5, 0.5]], 1.0)),
+        ("epsilon", ([0.5, 0.5], [0.5, 0.5], 1j)),
+        ("epsilon", ([0.5, 0.5], [0.5, 0.5], "a")),
+    ],
+)
+def test_what_is_no_real_number_is_refused(name, arguments):
+    with pytest.raises(ValueError, match=f"^{name}: .*real numbers"):
+        delta_bounds(*arguments)
