@@ -29,7 +29,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "src/optnoise", folder / "src/optnoise")
     for name in ("unit", "data"):
         shutil.copytree(ROOT / "tests" / name, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy2(ROOT / "tests/conftest.py", folder / "tests")
+    for name in ("conftest.py", "device.py"):
+        shutil.copy2(ROOT / "tests" / name, folder / "tests")
     shutil.copy2(ROOT / "pyproject.toml", folder)
     return folder
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+from device import device_stand_in
 from scipy.optimize import linprog
 
 from optnoise import training
@@ -284,8 +285,6 @@ def test_starts():
 
 def test_adam_runs_without_host_copies(monkeypatch):
     """On a stand-in for a device, where any hidden copy or mixing of memories is an error."""
-    from conftest import device_stand_in
-
     module = device_stand_in()
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(training.backends, "resolve", lambda name: module)
