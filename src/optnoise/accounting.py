@@ -37,6 +37,8 @@ MAX_BUCKETS = 10_000_000
 SUM_TOLERANCE = 1e-9
 SMALLEST = 5e-324
 """Not zero where a positive sum has underflowed."""
+FAR = 0.4 * float(np.log(np.finfo(np.longdouble).max))
+"""Twice as far, e^-x is still a normal number in extended precision (which is double on some machines)."""
 REACH = 4.5
 """Standard deviations of the tilted composed loss, on each side of its mean, that one composition serves."""
 
@@ -373,8 +375,7 @@ def _single(atoms: Atoms, for_lower: np.ndarray, for_upper: np.ndarray, kind: st
         losses = atoms.losses + sign * atoms.errors
         error = 1 + sign * (60 + atoms.size) * U
         if kind == "adp" and epsilons.size <= 16:
-            sums = [(atoms.masses * -xp.expm1(xp.minimum(eps - losses, 0.0))).sum().item() for eps in epsilons]
-            results.append(np.array(sums) * error)
+            results.append(_direct_sums(losses, atoms.masses, epsilons) * error)
             continue
         # Many epsilons: suffix sums in extended precision over sorted losses.
         order = xp.argsort(losses)
@@ -384,13 +385,24 @@ def _single(atoms: Atoms, for_lower: np.ndarray, for_upper: np.ndarray, kind: st
         if kind == "pdp":
             results.append((plain[first] * error).astype(np.float64))
             continue
+        # Beyond the range of extended floats from the least epsilon, those that any loss exceeds are summed one by one.
         reference = np.longdouble(epsilons.min())
-        discounted = _suffix_sums(masses * np.exp(-np.clip(losses - reference, 0, 11000)))
-        one, other = plain[first], discounted[first] * np.exp(epsilons - reference)
+        far = epsilons - reference > FAR
+        discounted = _suffix_sums(masses * np.exp(-np.clip(losses - reference, 0, 2 * FAR)))
+        one, other = plain[first], discounted[first] * np.exp(np.where(far, 0, epsilons - reference))
         rounding = (atoms.size + 50) * float(np.finfo(np.longdouble).eps)
-        value = (one - other) + sign * rounding * (one + other)
-        results.append(np.maximum((value * error).astype(np.float64), 0.0))
+        value = ((one - other) + sign * rounding * (one + other)).astype(np.float64)
+        value[far] = 0.0
+        reached = far & (first < losses.size)
+        value[reached] = _direct_sums(losses, masses, epsilons[reached])
+        results.append(np.maximum(value * error, 0.0))
     return results[0], results[1]
+
+
+def _direct_sums(losses: Any, masses: Any, epsilons: np.ndarray) -> np.ndarray:
+    """sum a (1 - e^(eps - L)) over the losses above each epsilon."""
+    xp = array_namespace(losses)
+    return np.array([(masses * -xp.expm1(xp.minimum(eps - losses, 0.0))).sum().item() for eps in epsilons])
 
 
 def _suffix_sums(terms: np.ndarray) -> np.ndarray:

@@ -221,18 +221,24 @@ def _read_csv(path: Path) -> tuple[Any, Any]:
 
     try:
         with open(path, newline="") as stream:
-            rows = list(csv.DictReader(stream))
+            reader = csv.DictReader(stream, skipinitialspace=True)
+            rows, header = list(reader), reader.fieldnames or []
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: not a CSV table ({error})") from None
-    column = next((name for name in ("p", "weight") if rows and name in rows[0]), None)
+    twice = next((name for name in ("p", "weight", "x") if header.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}: has {header.count(twice)} columns {twice}; it must have one")
+    column = next((name for name in ("p", "weight") if rows and name in header), None)
     if column is None:
         raise ValueError(f"{path}: has no column p (masses) or weight (integers) with values below a header")
 
     def numbers(name: str) -> Any:
         values = []
         for line, row in enumerate(rows, start=2):
+            if row[name] is None or None in row:
+                raise ValueError(f"{path}: line {line}: not as many values as the header has columns, {len(header)}")
             try:
                 values.append(float(row[name]))
             except (TypeError, ValueError):
@@ -245,7 +251,7 @@ def _read_csv(path: Path) -> tuple[Any, Any]:
             raise ValueError(f"{path}: weights must be whole numbers from 0 to 2^53, not all 0")
         p = p / p.sum()
     check_masses(p, str(path))
-    return (numbers("x") if "x" in rows[0] else None), p[None, :]
+    return (numbers("x") if "x" in header else None), p[None, :]
 
 
 def _print_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:

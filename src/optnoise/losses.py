@@ -140,7 +140,8 @@ def ma(
     bounded = xp.exp(xp.minimum(exponent, 0.0))
     value = xp.where(exponent > 0, 1.0 + exponent, bounded)
     floor, floor_slope = _distinguishing_events(xp, distinguishing, n)
-    gradients = _moment_gradients(xp, a, b, powers, loss, order, n * bounded / total, floor_slope)
+    # Where one mass near the least float outweighs all others, a shorter gradient, not an infinite one.
+    gradients = _moment_gradients(xp, a, b, powers, loss, order, n * bounded / xp.maximum(total, 1e-290), floor_slope)
     return value + floor, *gradients
 
 

@@ -93,7 +93,10 @@ def load_noise(path: str | os.PathLike) -> NoiseFile:
     or do not sum to 1.
     """
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        with open(path, "rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise ValueError("it is a single array, .npy, not an archive of them")
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
@@ -109,6 +112,8 @@ def load_noise(path: str | os.PathLike) -> NoiseFile:
     x, p = arrays["x"], np.atleast_2d(arrays["p"])
     if x.ndim != 1 or p.ndim != 2 or p.shape[1] != x.size:
         raise DamagedFile(f"{path}: p has shape {p.shape}, which does not fit x with shape {x.shape}")
+    if p.size == 0:
+        raise DamagedFile(f"{path}: p has shape {p.shape}; a noise file holds at least one noise")
     try:
         check_masses(p, str(path))
     except ValueError as error:

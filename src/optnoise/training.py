@@ -272,9 +272,11 @@ def _train_lbfgs(spec: TrainSpec, xp: ModuleType, log: Log, saved: Checkpoint, t
     """(masses, history, status by weight, iterations by weight); one utility weight per task."""
     rows = len(spec.weights)
     done = _Done(spec, rows, saved, log)
+    starts = None if len(done.states) == rows else start_params(spec, make_model(spec), np)
     with ThreadPoolExecutor(min(threads, rows)) as pool:
         futures = [
-            pool.submit(_lbfgs_row, replace(spec, weights=(w,)), row, done) for row, w in enumerate(spec.weights)
+            pool.submit(_lbfgs_row, replace(spec, weights=(w,)), row, starts, done)
+            for row, w in enumerate(spec.weights)
         ]
         for future in futures:
             future.result()
@@ -307,12 +309,15 @@ def stages(spec: TrainSpec) -> tuple[float, ...]:
     return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0)
 
 
-def _lbfgs_row(spec: TrainSpec, row: int, done: _Done) -> None:
-    """Train one noise through its stages, from wherever ``done`` has it; ``spec`` has one utility weight."""
+def _lbfgs_row(spec: TrainSpec, row: int, starts: np.ndarray | None, done: _Done) -> None:
+    """Train one noise through its stages, from wherever ``done`` has it, or else from its row of ``starts``.
+
+    ``spec`` has one utility weight.
+    """
     model = make_model(spec)
     state = done.states.get(row)
     if state is None:
-        params = start_params(spec, model, np)
+        params = starts[row, None]
         state = {"stage": 0, "params": params[0], "trace": np.zeros((0, 3)), "iterations": 0, "converged": False}
         state |= _judge(spec, model, params)
     for stage in range(int(state["stage"]), len(stages(spec))):
@@ -396,14 +401,14 @@ def start_params(spec: TrainSpec, model: NoiseModel, xp: ModuleType) -> Any:
 def best_gaussians(spec: TrainSpec, weights: np.ndarray) -> np.ndarray:
     """For each utility weight the truncated Gaussian of least loss, (W, 2N)."""
     grid = spec.grid
-    coarse = np.geomspace(grid.cell_width, 4 * grid.half_width, 40)
+    coarse = np.geomspace(grid.cell_width, 4 * grid.half_width, 32)
     losses = _gaussian_losses(spec, coarse)
     noises = []
     for weight in weights:
         sigmas, (utility, privacy) = coarse, losses
-        for _ in range(4):  # to a thousandth: a start that is second best costs what training hardly wins back
+        for _ in range(5):  # to a thousandth: a start that is second best costs what training hardly wins back
             nearest = int(np.argmin(weight * utility + privacy))
-            sigmas = np.geomspace(sigmas[max(nearest - 1, 0)], sigmas[min(nearest + 1, len(sigmas) - 1)], 9)
+            sigmas = np.geomspace(sigmas[max(nearest - 1, 0)], sigmas[min(nearest + 1, len(sigmas) - 1)], 7)
             utility, privacy = _gaussian_losses(spec, sigmas)
         noises.append(truncated_gaussian(grid, float(sigmas[np.argmin(weight * utility + privacy)])))
     return np.stack(noises)

@@ -263,6 +263,24 @@ def test_sums_of_one_and_1e_12_are_taken():
     assert bounds.upper - bounds.lower <= 1e-10
 
 
+@pytest.mark.parametrize("span", [3e3, 2e4, 1e6])
+def test_many_epsilons_over_a_range_beyond_that_of_floats(span):
+    """Losses thousands apart: discounting them all from one reference would overflow or vanish."""
+    losses = np.array([1.0, span - 0.5, span])
+    masses = np.array([0.5, 0.25, 0.25])
+    epsilons = np.concatenate([np.linspace(0, 2, 20), np.linspace(span - 2, span + 1, 20)])
+    found = delta_bounds_of_losses(losses, masses, 0.0, epsilons)
+    exact = [math.fsum(m * -math.expm1(min(e - x, 0.0)) for x, m in zip(losses, masses, strict=True)) for e in epsilons]
+    assert np.all(found.lower <= np.multiply(exact, 1 + 1e-14)) and np.all(found.upper >= np.multiply(exact, 1 - 1e-14))
+    assert np.all(found.upper - found.lower <= 1e-12)
+
+
+def test_bounds_from_one_fold_far_beyond_its_losses_are_numbers():
+    a, b = np.array([0.4, 0.6]), np.array([0.6, 0.4])
+    found = delta_bounds(a, b, np.linspace(0, 400_000, 50), 1_000_000, buckets=1000)
+    assert np.all(found.lower <= found.upper) and np.all(found.upper <= 1)
+
+
 def test_a_lattice_step_beyond_the_range_of_exp_is_no_overflow():
     """Losses near 690 on a few buckets make steps whose exponential is no float."""
     a = np.array([0.5018930284890736, 0.49810697151091804, 7.2090103048946435e-301, 8.47892069074869e-15])

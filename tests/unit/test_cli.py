@@ -139,6 +139,34 @@ def test_account_refuses_a_cut_npz(tmp_path: Path, capsys, keep: int) -> None:
     assert f"{path}: not a readable noise file" in refused(capsys, "account", path, "--epsilon", "1")
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("p,p\n0.5,0.5\n", "has 2 columns p; it must have one"),
+        ("x,p\n-0.5,0.5\n0.5\n", "line 3: not as many values as the header has columns, 2"),
+        ("p\n0.5,0.5\n", "line 2: not as many values as the header has columns, 1"),
+        ("p\n", "has no column p (masses) or weight (integers) with values below a header"),
+        ("", "has no column p (masses) or weight (integers) with values below a header"),
+    ],
+)
+def test_account_refuses_a_ragged_table(tmp_path: Path, capsys, text: str, line: str) -> None:
+    path = tmp_path / "n.csv"
+    path.write_text(text)
+    refusal = refused(capsys, "account", path, "--epsilon", "1", "--half-width", "1")
+    assert refusal == f"optnoise account: {path}: {line}\n"
+
+
+def test_account_refuses_an_archive_without_noise(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "n.npz"
+    np.savez(path, x=np.zeros(4), p=np.zeros((0, 4)))
+    assert "p has shape (0, 4); a noise file holds at least one noise" in refused(
+        capsys, "account", path, "--epsilon", "1"
+    )
+    with open(path, "wb") as stream:
+        np.save(stream, NOISE)
+    assert "it is a single array, .npy, not an archive" in refused(capsys, "account", path, "--epsilon", "1")
+
+
 def test_account_refuses_a_missing_file(tmp_path: Path, capsys) -> None:
     assert "no such file" in refused(capsys, "account", tmp_path / "none.npz", "--epsilon", "1")
     assert "must end in .csv or .npz" in refused(capsys, "account", tmp_path / "none.txt", "--epsilon", "1")
