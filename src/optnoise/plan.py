@@ -226,7 +226,7 @@ def _learned(name: str, experiment: Mapping[str, Any], config: Mapping[str, Any]
         if sizes["optimiser"] == "adam":
             values["epochs"] = one["epochs"]
         else:
-            values |= {"epochs": sizes["iterations"]}
+            values["epochs"] = one["iterations"]
             if decay:
                 values["decay_epochs"] = one["epochs"]
         try:

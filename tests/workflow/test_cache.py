@@ -24,6 +24,6 @@ def test_trained_noise_is_shared_and_nothing_else_is(tmp_path: Path, monkeypatch
     assert json.loads(str(np.load(second.folder / other)["meta"]))["spec"]["half_width"] == 15
     assert not second.planned("--cache", "--", noise, other)
 
-    second.edit("tests/tiny/config.yaml", "iterations: 8", "iterations: 7")
+    second.edit("tests/tiny/config.yaml", "stairs: 8", "stairs: 7")
     second.run("--cache", "--", noise)
     assert (second.folder / noise).read_bytes() != (first.folder / noise).read_bytes()
