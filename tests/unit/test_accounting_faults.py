@@ -272,7 +272,7 @@ def test_many_epsilons_over_a_range_beyond_that_of_floats(span):
     found = delta_bounds_of_losses(losses, masses, 0.0, epsilons)
     exact = [math.fsum(m * -math.expm1(min(e - x, 0.0)) for x, m in zip(losses, masses, strict=True)) for e in epsilons]
     assert np.all(found.lower <= np.multiply(exact, 1 + 1e-14)) and np.all(found.upper >= np.multiply(exact, 1 - 1e-14))
-    assert np.all(found.upper - found.lower <= 1e-12)
+    assert np.all(found.upper - found.lower <= 1e-12 + 1e-15 * span)  # epsilon itself is known to so much
 
 
 def test_bounds_from_one_fold_far_beyond_its_losses_are_numbers():

@@ -153,7 +153,7 @@ def test_account_refuses_a_ragged_table(tmp_path: Path, capsys, text: str, line:
     path = tmp_path / "n.csv"
     path.write_text(text)
     refusal = refused(capsys, "account", path, "--epsilon", "1", "--half-width", "1")
-    assert refusal == f"optnoise account: {path}: {line}\n"
+    assert refusal == f"optnoise account: {path}: {line}"
 
 
 def test_account_refuses_an_archive_without_noise(tmp_path: Path, capsys) -> None:
