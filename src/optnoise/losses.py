@@ -157,6 +157,7 @@ def choose_buckets(
     buckets: int = 1001,
     kind: str = "adp",
     smoothing: float = 0.0,
+    finer: int = 1,
 ) -> Buckets:
     """Buckets that reach epsilon and whatever the other rounds can take away, for distributions like these.
 
@@ -172,10 +173,12 @@ def choose_buckets(
     given the payoff 1, so that what wraps around from below is over-counted. What could wrap around from above is
     bounded by e^(-theta T) (E e^(theta loss))^n, theta = 6/mu, T the end of the circle, and added to delta: nothing
     as long as the distributions resemble those given here, and a slope back to them otherwise.
+
+    finer: so many times as many buckets, each so much narrower, over the same reach; the search is over the wide ones.
     """
     xp = array_namespace(a, b)
     half = _half(buckets)
-    size = _circle(half, compositions)
+    size, fine_size = _circle(half, compositions), _circle(half * finer, compositions)
     shared = (a > 0) & (b > 0)
     mass = xp.where(shared, a, 0.0)
     loss = _log_ratios(xp, a, b, shared)
@@ -188,15 +191,18 @@ def choose_buckets(
     top = xp.minimum(epsilon + xp.minimum(6.0 * spread, 8.0), 1.05 * largest + 1e-6)
     least = xp.full_like(top, 1e-6 / half)
     tilt = None
-    if size:
+    if size and fine_size:
+        length = min(size, fine_size / finer)
         centre = xp.maximum(compositions * mean, 0.0)
-        least = xp.maximum(least, xp.maximum(20.0 * spread, 20.0 / 11.0 * (epsilon + centre + 9.0 * spread)) / size)
+        least = xp.maximum(least, xp.maximum(20.0 * spread, 20.0 / 11.0 * (epsilon + centre + 9.0 * spread)) / length)
         tilt = 6.0 / xp.maximum(spread, least)
+    else:
+        size = fine_size = 0
     width = xp.exp2(xp.ceil(4.0 * xp.log2(xp.maximum(top / half, least))) / 4.0)
     if compositions == 1:
         if epsilon > 0:
             width = epsilon / xp.clip(xp.floor(epsilon / width), 1.0, half)
-        return _prepare(xp, kind, width, half, epsilon, compositions, smoothing, size)
+        return _prepare(xp, kind, width / finer, half * finer, epsilon, compositions, smoothing, 0)
 
     best, best_delta = width, None
     for _ in range(_HALVINGS):
@@ -207,7 +213,7 @@ def choose_buckets(
         best = xp.where(delta < best_delta, width, best)
         best_delta = xp.minimum(delta, best_delta)
         width = xp.where(0.5 * width >= least, 0.5 * width, width)
-    return _prepare(xp, kind, best, half, epsilon, compositions, smoothing, size, tilt)
+    return _prepare(xp, kind, best / finer, half * finer, epsilon, compositions, smoothing, fine_size, tilt)
 
 
 def _bucketed(a, b, kind, epsilon, compositions, buckets, width, smoothing):

@@ -135,9 +135,10 @@ def buckets_for(spec: TrainSpec, p: Any, *, smoothing: float = 0.0, finer: int =
         b,
         epsilon=spec.epsilon,
         compositions=spec.compositions,
-        buckets=(spec.buckets - 1) // 2 * 2 * finer + 1,
+        buckets=spec.buckets,
         kind=spec.method,
         smoothing=smoothing,
+        finer=finer,
     )
 
 
@@ -401,17 +402,25 @@ def start_params(spec: TrainSpec, model: NoiseModel, xp: ModuleType) -> Any:
 def best_gaussians(spec: TrainSpec, weights: np.ndarray) -> np.ndarray:
     """For each utility weight the truncated Gaussian of least loss, (W, 2N)."""
     grid = spec.grid
-    coarse = np.geomspace(grid.cell_width, 4 * grid.half_width, 32)
+    coarse = np.geomspace(grid.cell_width, 4 * grid.half_width, 40)
     losses = _gaussian_losses(spec, coarse)
     noises = []
     for weight in weights:
-        sigmas, (utility, privacy) = coarse, losses
-        for _ in range(5):  # to a thousandth: a start that is second best costs what training hardly wins back
-            nearest = int(np.argmin(weight * utility + privacy))
-            sigmas = np.geomspace(sigmas[max(nearest - 1, 0)], sigmas[min(nearest + 1, len(sigmas) - 1)], 7)
-            utility, privacy = _gaussian_losses(spec, sigmas)
-        noises.append(truncated_gaussian(grid, float(sigmas[np.argmin(weight * utility + privacy)])))
+        # To a thousandth: a start that is second best costs what training hardly wins back.
+        about = _least(coarse, weight, losses)
+        sigmas = about * np.geomspace(0.9, 1 / 0.9, 7)
+        noises.append(truncated_gaussian(grid, _least(sigmas, weight, _gaussian_losses(spec, sigmas))))
     return np.stack(noises)
+
+
+def _least(sigmas: np.ndarray, weight: float, losses: tuple[np.ndarray, np.ndarray]) -> float:
+    """The sigma of least weighted loss, read between ``sigmas`` on logarithmic axes."""
+    from scipy.interpolate import PchipInterpolator
+
+    place = np.log(sigmas)
+    at = np.linspace(place[0], place[-1], 64 * len(sigmas))
+    utility, privacy = (np.exp(PchipInterpolator(place, np.log(np.maximum(part, 1e-300)))(at)) for part in losses)
+    return float(np.exp(at[np.argmin(weight * utility + privacy)]))
 
 
 def _gaussian_losses(spec: TrainSpec, sigmas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
