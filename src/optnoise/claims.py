@@ -241,9 +241,9 @@ def wider_with_compositions(inputs: Inputs, _buckets: int) -> tuple[list[Case], 
                 else:
                     cases.append(Case(name, *bounds, ">", 1))
     text = (
-        f"The order holds in {sum(case.result == PASS for case in cases)} of {len(cases)} comparisons. Fewer releases never"
-        " raise delta: where it does not hold, the noise for the larger n would serve the smaller n better than that n's"
-        " own, whose training minimised a bound far from delta (MA) or stopped short."
+        f"The order holds in {sum(case.result == PASS for case in cases)} of {len(cases)} comparisons. Fewer releases"
+        " never raise delta: where it does not hold, the noise for the larger n would serve the smaller n better than"
+        " that n's own, whose training minimised a bound far from delta (MA) or stopped short."
     )
     return cases, text + (f" No such pair: {listing(apart)}." if apart else "")
 
