@@ -21,35 +21,35 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     words = []
     for (above, below), (loss, label) in zip(panels.T, LOSSES.items(), strict=True):
         learned = table[table["loss"] == loss]
-        gains = gain(learned[learned["status"] == "frontier"], inputs.frontier(f"sweep_adp_{loss}"))
+        gains = gain(learned, inputs.frontier(f"sweep_adp_{loss}"), noises)
         for n, rows in learned.groupby("n"):
             colour = style.compositions_colour(n)
             above.plot(rows["utility"], rows["reach"], "o-", color=colour, linewidth=0.9)
             part = gains[gains["n"] == n]
-            below.plot(part["utility"], drawing.positive(part["ratio"]), "o-", color=colour, linewidth=0.9)
+            below.plot(part["utility"], part["ratio"], "o-", color=colour, linewidth=0.9)
         above.axhline(fixed, color="black", linestyle="--", linewidth=0.8)
         below.axhline(1, color="black", linestyle="--", linewidth=0.8)
         above.set_title(f"{loss.upper()} utility loss")
         drawing.log_axes(above, "xy")
-        drawing.log_axes(below, "xy")
+        drawing.log_axes(below, "x")
         drawing.plain_ticks(below.xaxis)
         below.set_xlabel(label)
         if not len(learned):
             drawing.note(above, "every noise collapsed")
         if not gains["ratio"].notna().any():
-            drawing.note(below, "no noises of equal utility loss to compare")
+            drawing.note(below, "no noise of equal weight to compare")
         words.append(conclusion(loss, learned, gains, fixed))
     drawing.plain_ticks(panels[0, 0].yaxis)
     panels[0, 0].set_ylabel("learned half-width (sensitivities)")
-    panels[1, 0].set_ylabel(r"$\delta$, learned over fixed range")
-    dashes = drawing.entry("the fixed range; equal delta", linestyle="--", linewidth=0.8)
+    panels[1, 0].set_ylabel(r"$w u + \delta$, learned" + "\nover fixed range")
+    dashes = drawing.entry("the fixed range; equal loss", linestyle="--", linewidth=0.8)
     drawing.legend_below(figure, [*drawing.compositions_handles(table["n"]), dashes], columns=5)
     return figure, (
         "Noise with exact zeros allowed (increments model), trained for each n and utility weight by the ADP loss on"
         f" [-{fixed:g}, {fixed:g}]. Above: the learned half-width, the outer edge of the outermost cell with mass, of"
-        " every noise that has not collapsed. Below: delta (upper bound) of those that are not dominated, over that"
-        " of the sigmoid model with a fixed range at equal utility loss, whose frontier is read straight between its"
-        f" points on logarithmic axes. {' '.join(words)}"
+        " every noise that has not collapsed. Below: final weight times utility loss plus delta, which training"
+        " minimises, over the same of the sigmoid model's noise with the whole range for the same n and weight."
+        f" {' '.join(words)}"
     )
 
 
@@ -60,15 +60,18 @@ def reach(noise, index: int) -> float:
     return float(np.abs(noise.x[occupied]).max() + step / 2)
 
 
-def gain(learned: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
-    """The learned rows with ``ratio``: their delta over the sweep's at equal utility loss; NaN outside its points."""
-    sweep = sweep[sweep["status"] == "frontier"]
-    parts = []
-    for n, rows in learned.groupby("n"):
-        other = sweep[sweep["n"] == n]
-        at_equal = drawing.log_interpolated(rows["utility"], other["utility"], other["delta_upper"])
-        parts.append(rows.assign(ratio=rows["delta_upper"] / at_equal))
-    return pd.concat(parts) if parts else learned.assign(ratio=np.nan)
+def gain(learned: pd.DataFrame, sweep: pd.DataFrame, noises: dict) -> pd.DataFrame:
+    """The learned rows with ``ratio``: their w u + delta over that of the sweep's noise for the same n and weight w."""
+    keys = ["n", "weight", "decay"]
+    both = learned.merge(sweep[sweep["status"] != "collapsed"], on=keys, how="left", suffixes=("", "_fixed"))
+    spec = {run: noise.meta["spec"] for run, noise in noises.items()}
+    weight = [drawing.final_weight(spec[row.run], row.weight) for row in both.itertuples()]
+    utility = {"l1": "u1", "l2": "u2"}
+    losses = [
+        [w * getattr(row, utility[row.loss] + end) + getattr(row, "delta_upper" + end) for end in ("", "_fixed")]
+        for w, row in zip(weight, both.itertuples(), strict=True)
+    ]
+    return both.assign(ratio=[own / fixed for own, fixed in losses])
 
 
 def conclusion(loss: str, learned: pd.DataFrame, gains: pd.DataFrame, fixed: float) -> str:
@@ -77,7 +80,7 @@ def conclusion(loss: str, learned: pd.DataFrame, gains: pd.DataFrame, fixed: flo
     ratios = gains["ratio"].dropna()
     return (
         f"{loss.upper()}: {narrower} of {len(learned)} noises are narrower than the range, with half-widths"
-        f" {drawing.between(learned['reach'])}; delta is {drawing.between(ratios)} times the fixed range's"
+        f" {drawing.between(learned['reach'])}; the loss is {drawing.between(ratios)} times the fixed range's"
         f" ({(ratios < 1).sum()} of {len(ratios)} below it)."
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from optnoise.drawing import (
     both_orders,
     by_half_width,
     evenly,
+    final_weight,
     listing,
     noise_of,
     number,
@@ -394,14 +394,6 @@ def difference(first: tuple[float, float], second: tuple[float, float]) -> tuple
 def absolute(low: float, high: float) -> tuple[float, float]:
     """Bounds on |x| from bounds on x."""
     return (max(0.0, low, -high), max(-low, high)) if low <= high else (math.nan, math.nan)
-
-
-def final_weight(spec: dict[str, Any], weight: float) -> float:
-    """The utility weight that training ends at."""
-    if spec["decay_half_life"] is None:
-        return weight
-    epochs = spec["decay_epochs"] if spec["decay_epochs"] is not None else spec["epochs"]
-    return max(weight * 2.0 ** (-epochs / spec["decay_half_life"]), spec["minimum_weight"])
 
 
 def one_release(p: np.ndarray, grid: Grid, epsilon: float, buckets: int) -> tuple[float, float]:

@@ -324,6 +324,8 @@ def _lbfgs_row(spec: TrainSpec, row: int, starts: np.ndarray | None, done: _Done
     for stage in range(int(state["stage"]), len(stages(spec))):
         state = _lbfgs_stage(spec, model, state, stage, partial(done.report, row))
         done.finish(row, state)
+    if model.bounds() is not None:
+        done.states[row] = _cut(spec, model, state)
 
 
 def _lbfgs_stage(
@@ -382,6 +384,21 @@ def _lbfgs_stage(
         after |= outcome
     trace = trace or [(after["loss"], after["delta"], after["utility"])]
     return after | {"trace": np.concatenate([state["trace"], np.array(trace)])}
+
+
+def _cut(spec: TrainSpec, model: NoiseModel, state: dict[str, Any]) -> dict[str, Any]:
+    """The state with the outermost masses exactly zero, as many as do not raise the loss.
+
+    The square of a free parameter comes near zero and never there, so that the range is learned up to this last step.
+    """
+    best, outside = state, np.cumsum(state["p"][: spec.grid.half_cells])
+    for mass in 10.0 ** np.arange(-15, -1):
+        params = np.array(model.from_masses(state["p"][None]))
+        params[0, : np.searchsorted(outside, mass)] = 0.0
+        trial = _judge(spec, model, params)
+        if trial["loss"] <= best["loss"]:
+            best = state | trial
+    return best
 
 
 def _judge(spec: TrainSpec, model: NoiseModel, params: Any) -> dict[str, Any]:

@@ -122,12 +122,15 @@ def test_reach_is_the_outer_edge_of_the_outermost_cell_with_mass() -> None:
     assert [script("ext_learned_range").reach(noise, index) for index in (0, 1)] == [2.0, 4.0]
 
 
-def test_gain_compares_at_equal_utility_loss_and_never_beyond_the_points() -> None:
-    sweep = pd.DataFrame({"n": 1, "status": "frontier", "utility": [1.0, 4.0], "delta_upper": [1e-2, 1e-4]})
-    learned = pd.DataFrame({"n": [1, 1, 2], "utility": [2.0, 5.0, 2.0], "delta_upper": [5e-4, 1e-9, 1e-3]})
-    ratio = script("ext_learned_range").gain(learned, sweep)["ratio"].to_numpy()
-    assert ratio[0] == pytest.approx(0.5)  # the fixed range has 1e-3 half way on logarithmic axes
-    assert np.isnan(ratio[1:]).all()
+def test_gain_compares_losses_at_equal_weight() -> None:
+    spec = {"decay_half_life": 10, "decay_epochs": 20, "minimum_weight": 0.0, "epochs": 5}
+    noises = {"a": NoiseFile(np.zeros(2), np.zeros((1, 2)), np.ones(1), meta={"spec": spec})}
+    shared = {"run": "a", "n": 1, "decay": True, "loss": "l1", "u2": 99.0}
+    learned = pd.DataFrame([{**shared, "weight": w, "u1": 2.0, "delta_upper": 0.3} for w in (0.4, 4.0)])
+    sweep = pd.DataFrame([{**shared, "weight": 0.4, "u1": 3.0, "delta_upper": 0.1, "status": "frontier"}])
+    ratio = script("ext_learned_range").gain(learned, sweep, noises)["ratio"].to_numpy()
+    assert ratio[0] == pytest.approx((0.1 * 2 + 0.3) / (0.1 * 3 + 0.1))
+    assert np.isnan(ratio[1])
 
 
 def test_small_multiples_have_as_many_panels_as_asked() -> None:

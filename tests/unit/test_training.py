@@ -283,6 +283,17 @@ def test_starts():
     assert far.history["loss"][:, -1] == pytest.approx(near.history["loss"][:, -1], rel=5e-3)
 
 
+@pytest.mark.parametrize("compositions", [1, 4])
+def test_the_range_is_learned_up_to_exact_zeros(compositions):
+    spec = replace(SMALL, half_width=40.0, cells=400, compositions=compositions, epochs=200, weights=(0.1,))
+    p = train(spec).p[0]
+    least = np.flatnonzero(p)[0]
+    assert 20 < least < 190 and np.all(p[:least] == 0) and np.all(p[-least:] == 0)
+    # no cell more is worth keeping: the same noise without the cut is not better
+    wide = np.maximum(p, p[p > 0].min() * 1e-6)
+    assert delta_of(spec, p) <= delta_of(spec, wide / wide.sum()) * (1 + 1e-6)
+
+
 def test_adam_runs_without_host_copies(monkeypatch):
     """On a stand-in for a device, where any hidden copy or mixing of memories is an error."""
     module = device_stand_in()
