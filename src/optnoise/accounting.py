@@ -340,7 +340,8 @@ def _cut_large_losses(pair: _Pair, epsilon: float, highest: float, n: int) -> tu
         return pair, 0.0
     bins = 1024
     place = xp.minimum((atoms.losses - low) * (bins / (high - low)), bins - 1).astype(np.int64)
-    of_b = to_host(xp.bincount(place, weights=atoms.masses * xp.exp(-atoms.losses), minlength=bins))
+    # One exponential of both: e^-loss alone may overflow where a is tiny.
+    of_b = to_host(xp.bincount(place, weights=xp.exp(xp.log(atoms.masses) - atoms.losses), minlength=bins))
     behind = np.cumsum(of_b[::-1])[::-1]
     rest, cut = pair, 0.0
     for _ in range(2):

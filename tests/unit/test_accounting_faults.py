@@ -281,6 +281,26 @@ def test_bounds_from_one_fold_far_beyond_its_losses_are_numbers():
     assert np.all(found.lower <= found.upper) and np.all(found.upper <= 1)
 
 
+def test_losses_that_overflow_their_exponential_one_by_one():
+    """b/a beyond the range of floats beside losses that are cut off: no warning, and still the truth."""
+    a = np.array([1e-310, 0.5, 0.5 - 1e-12, 1e-12])
+    b = np.array([0.5, 0.25, 0.25, 1e-300])
+    found = delta_bounds(a / a.sum(), b, 0.3, 4)
+    exact = brute_force(a, b, 0.3, 4)
+    assert found.lower <= exact * (1 + 1e-12) and found.upper >= exact * (1 - 1e-12)
+
+
+def brute_force(a, b, epsilon, n):
+    """The hockey-stick divergence of A^n and B^n by all n-tuples, as exact rationals but for e^eps."""
+    factor = Fraction(math.exp(epsilon))
+    pairs = [(Fraction(1), Fraction(1))]
+    for _ in range(n):
+        pairs = [
+            (x * Fraction(p), y * Fraction(q)) for x, y in pairs for p, q in zip(a.tolist(), b.tolist(), strict=True)
+        ]
+    return float(sum(max(Fraction(0), x - factor * y) for x, y in pairs))
+
+
 def test_a_lattice_step_beyond_the_range_of_exp_is_no_overflow():
     """Losses near 690 on a few buckets make steps whose exponential is no float."""
     a = np.array([0.5018930284890736, 0.49810697151091804, 7.2090103048946435e-301, 8.47892069074869e-15])
