@@ -467,11 +467,13 @@ def smaller_shifts(p: np.ndarray, noise: NoiseFile, buckets: int) -> tuple[float
     spec, shift = noise.meta["spec"], grid_of(noise).shift
     n = spec["compositions"]
     most = SHIFTS_SINGLE if n == 1 else SHIFTS_COMPOSED
+    if shift < 2:
+        return None
     shifts = evenly(range(1, shift), most)
     for fine in (min(buckets, COMPOSED_BUCKETS), FINE_BUCKETS):
         look = {"epsilon": spec["epsilon"], "n": n, "buckets": fine}
         whole = shifted_delta(p, shift, **look)
-        if shift < 2 or whole[1] > 0.9:
+        if whole[1] > 0.9:
             return None
         bounds = worst([ratio(shifted_delta(p, j, **look), whole) for j in shifts])
         if not bounds[0] <= 1 < bounds[1]:

@@ -1,6 +1,6 @@
 """How figures look: one colour for each n, method and family in every figure, sizes for print, symbols for axes.
 
-Colours are those of seaborn's colour-blind-safe palette and from viridis (ordered, and readable in grey). An unknown
+Colours are those of seaborn's colour-blind-safe palette and viridis (ordered, and readable in grey). An unknown
 name is an error, not grey.
 """
 

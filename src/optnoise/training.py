@@ -392,8 +392,8 @@ def _cut(spec: TrainSpec, model: NoiseModel, state: dict[str, Any]) -> dict[str,
     The square of a free parameter comes near zero and never there, so that the range is learned up to this last step.
     """
     best, outside = state, np.cumsum(state["p"][: spec.grid.half_cells])
-    for mass in 10.0 ** np.arange(-15, -1):
-        params = np.array(model.from_masses(state["p"][None]))
+    params = model.from_masses(state["p"][None])
+    for mass in 10.0 ** np.arange(-15, -1):  # each cut takes the one before with it
         params[0, : np.searchsorted(outside, mass)] = 0.0
         trial = _judge(spec, model, params)
         if trial["loss"] <= best["loss"]:
