@@ -58,7 +58,8 @@ rule renyi:
         **asks(small_request),
     params:
         spec=canonical_json(
-            settings["certificates"]["renyi"] | {"effort": settings["sizes"]["certificate"]["renyi_effort"]}
+            settings["certificates"]["renyi"]
+            | {"effort": settings["sizes"]["certificate"]["renyi_effort"], "search": settings["sizes"]["search"]}
         ),
     message:
         "Finding and bounding the least epsilon at a given variance"
@@ -81,7 +82,9 @@ rule make_mechanism:
     resources:
         **asks(small_request),
     params:
-        spec=lambda wildcards: canonical_json(settings["mechanisms"][wildcards.run]),
+        spec=lambda wildcards: canonical_json(
+            settings["mechanisms"][wildcards.run] | {"search": settings["sizes"]["search"]}
+        ),
         mechanism=lambda wildcards, output: output.card.removesuffix(".json"),
     message:
         "Finding the mechanism {wildcards.run}"

@@ -25,6 +25,7 @@ COLUMNS = (
     "delta_lower", "delta_upper", "relative_width", "cpu_seconds", "cpu_compose_seconds", "peak_mib",
     "valid", "reason",
 )  # fmt: skip
+NOT_INSTALLED = "not installed"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -56,7 +57,7 @@ def main(
     grid = Grid(half_width, cells)
     p = truncated_gaussian(grid, sigma)
     cases = [("additive", None, "A/B"), *[("subsampled", sampling_rate, order) for order in ("A/B", "B/A")]]
-    rows = []
+    rows, missing = [], {}
     with tempfile.TemporaryDirectory() as folder:
         for pair, q, order in cases:
             a, b = in_order(*worst_case_pair(p, grid, pair=pair, q=q), order)
@@ -67,7 +68,9 @@ def main(
                 for method in METHODS:
                     task = {"method": method, "path": path_pair, "n": n, "epsilon": epsilon, "buckets": buckets}
                     python = sys.executable if method == "optnoise" else peer_python
-                    result = _in_own_process(python, task, timeout)
+                    result = missing.get(method) or _in_own_process(python, task, timeout)
+                    if result.get("reason", "").startswith(NOT_INSTALLED):
+                        missing[method] = result
                     ours = ours or result
                     row = {
                         "method": method, "pair": pair, "q": q, "order": order, "half_width": half_width,
@@ -113,7 +116,7 @@ def _measure(task: dict) -> dict:
             task["method"]
         ]()
     except ImportError as error:
-        return {"reason": f"not installed ({error})"}
+        return {"reason": f"{NOT_INSTALLED} ({error})"}
     with np.load(task["path"]) as pair:
         a, b = pair["a"], pair["b"]
     before, start = _peak_mib(), time.process_time()

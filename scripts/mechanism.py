@@ -22,7 +22,7 @@ def main(spec: str, path_mechanism: str, path_log: str) -> None:
         grid = Grid(**{key: wanted[key] for key in ("half_width", "cells", "sensitivity")})
         loss = wanted["loss"]
         goal = {key: wanted[key] for key in ("epsilon", "delta", "compositions")}
-        found = design(grid, loss=loss, **goal)
+        found = design(grid, loss=loss, **goal, **wanted["search"])
         report.say(f"found utility loss {found.utility:.6g}, delta at most {found.delta:.6g}")
         mechanism = Mechanism.from_masses(found.noise, grid)
         proven = guarantee(mechanism, epsilon=goal["epsilon"], compositions=goal["compositions"])

@@ -27,7 +27,9 @@ def main(spec: str, path_table: str, path_noise: str, path_log: str) -> None:
         noises = {
             "gaussian": matched_gaussian(grid, utility=variance, loss="l2"),
             "laplace": matched_laplace(grid, utility=variance, loss="l2"),
-            "best": best_noise(grid, loss="l2", utility=variance, compositions=n, delta=delta).noise,
+            "best": best_noise(
+                grid, loss="l2", utility=variance, compositions=n, delta=delta, growth=wanted["search"]["growth"]
+            ).noise,
         }
         rows = []
         for name, p in noises.items():

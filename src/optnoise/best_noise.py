@@ -112,13 +112,14 @@ def best_noise(
     start: np.ndarray | None = None,
     responses: int = 20,
     gain: float = 1e-4,
+    growth: float = 1.4,
 ) -> BestNoise:
     """A symmetric monotone noise of small n-fold delta at ``epsilon``, or small epsilon at ``delta``; additive pair.
 
     Give ``epsilon`` or ``delta``. utility: the most u_1 or u_2. start: (2N,) masses; by default the moments
-    accountant's optima, of which the best order is taken. responses, gain: stop after so many best responses, or
-    when one improves delta by a smaller share. At n = 1 the problem is a linear program and solved as such by
-    :func:`optnoise.certificates.linear_program`.
+    accountant's optima, of which the best order is taken, tried from 2 upwards by factors of ``growth``.
+    responses, gain: stop after so many best responses, or when one improves delta by a smaller share. At n = 1 the
+    problem is a linear program and solved as such by :func:`optnoise.certificates.linear_program`.
     """
     from optnoise.accounting import delta_bounds, epsilon_bounds
 
@@ -135,7 +136,7 @@ def best_noise(
         return float(epsilon_bounds(*space.pair_of(p), delta, n).upper)
 
     if start is None:
-        start = _best_moments(space, n, epsilon, delta)
+        start = _best_moments(space, n, epsilon, delta, growth)
     p = np.asarray(start, dtype=float)
     if p @ grid.cost(loss) > utility:
         safe = space.noise(_start(space))
@@ -171,7 +172,7 @@ def best_noise(
     return BestNoise(p, float(p @ grid.cost(loss)), final, upper, done)
 
 
-def _best_moments(space: _Space, n: int, epsilon: float | None, delta: float | None) -> np.ndarray:
+def _best_moments(space: _Space, n: int, epsilon: float | None, delta: float | None, growth: float) -> np.ndarray:
     """The moments optimum whose n-fold privacy is best, by a short search over orders."""
     from optnoise.accounting import delta_bounds, epsilon_bounds
 
@@ -190,7 +191,7 @@ def _best_moments(space: _Space, n: int, epsilon: float | None, delta: float | N
             break
         if found is None or score < found[0]:
             found = (score, p)
-        moment *= 1.4
+        moment *= growth
     return found[1]
 
 

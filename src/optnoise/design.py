@@ -32,11 +32,19 @@ class Design:
 
 
 def design(
-    grid: Grid, *, loss: str, epsilon: float, delta: float, compositions: int, tolerance: float = 2e-3
+    grid: Grid,
+    *,
+    loss: str,
+    epsilon: float,
+    delta: float,
+    compositions: int,
+    tolerance: float = 2e-3,
+    growth: float = 1.4,
 ) -> Design:
     """The noise of least utility loss found with delta_n(epsilon) <= ``delta``; monotone, additive pair.
 
-    tolerance: relative, of the search over the utility loss at n > 1. Raises ``ValueError`` when nothing found on
+    tolerance: relative, of the search over the utility loss at n > 1. growth: see
+    :func:`~optnoise.best_noise.best_noise`. Raises ``ValueError`` when nothing found on
     this range meets the requirement, with the least delta that was reached.
     """
     if not 0 < delta < 1:
@@ -54,7 +62,7 @@ def design(
 
     def attempt(utility: float) -> Design:
         # Not from the noise of the attempt before: best responses stay near it, and end 3 % wider.
-        found = best_noise(grid, loss=loss, utility=utility, compositions=compositions, epsilon=epsilon)
+        found = best_noise(grid, loss=loss, utility=utility, compositions=compositions, epsilon=epsilon, growth=growth)
         return _judged(found.noise, grid, loss, epsilon, compositions)
 
     if high is None:

@@ -118,7 +118,8 @@ def forward(params, base, odds, z, start, stop, drift, table, powers, window, pa
             saturated += steps[up]
             out[down] += rising
             out[up] += saturated - falling
-        z[row] = out[pad : pad + half]
+        for i in range(half):  # array assignment would double the time to compile
+            z[row, i] = out[pad + i]
 
 
 @_compiled
@@ -137,7 +138,8 @@ def backward(params, base, odds, dz, out, start, stop, slope, drift, table, powe
     ratio_left = table[pad + window // 2 + 1]
     ratio_right = table[pad + window - window // 2]
     for row in range(start, stop):
-        g[pad : pad + half] = dz[row]
+        for i in range(half):
+            g[pad + i] = dz[row, i]
         below[:] = 0.0
         above[:] = 0.0
         total = 0.0
