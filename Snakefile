@@ -25,6 +25,7 @@ KILLED = "killed from outside the workflow, often for want of memory; run again 
 shell.prefix(f"set -euo pipefail; trap '[ $? -ne 137 ] || echo \"{KILLED}\" >&2' EXIT; ")
 
 from optnoise import plan, resources
+from optnoise.backend import device_problem
 from optnoise.sources import closure
 from optnoise.spec import canonical_json
 
@@ -57,6 +58,10 @@ include: "rules/report.smk"
 
 
 onstart:
+    if workflow.local_exec and settings["backend"] == "cupy":  # on a cluster only the jobs' nodes can tell
+        problem = device_problem()
+        if problem:
+            raise WorkflowError(f"config: backend: 'cupy' is not allowed here: {problem}; choose auto or numpy")
     text = canonical_json(config)
     kept = Path(".snakemake", f"config-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json").absolute()
     kept.write_text(text)

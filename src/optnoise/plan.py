@@ -217,6 +217,11 @@ def _label(key: str, value: Any) -> str:
 
 def _learned(name: str, experiment: Mapping[str, Any], config: Mapping[str, Any], _: Any) -> Iterator[Run]:
     sizes = config["sizes"]
+    if (config["backend"], sizes["optimiser"]) == ("cupy", "lbfgs"):
+        raise ConfigError(
+            "config: backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which computes on the host; "
+            "choose auto or numpy, or the optimiser adam"
+        )
     for label, one in _variants(name, experiment):
         decay = one.get("decay") if one.get("decayed", True) else None
         values = {key: one[key] for key in TRAINING_KEYS if key in one}

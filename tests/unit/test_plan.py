@@ -147,6 +147,7 @@ def test_ranges_reach_both_ends() -> None:
             "  fig7: {frontier: [gausian]}",
             "figures.fig7.frontier: 'gausian' is no experiment",
         ),
+        ("backend: auto", "backend: cupy", "backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which computes"),
         ("backend: auto", "bakend: auto", "top level: unknown key 'bakend'; allowed are backend, certificates, claims"),
     ],
 )

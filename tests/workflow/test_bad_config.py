@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from repository import Workflow
 
+from optnoise.backend import device_problem
+
 pytestmark = pytest.mark.workflow
 
 RANGE = "    cells: sizes.cells.range\n    weights: [0.05]\n"
@@ -27,3 +29,12 @@ def test_one_line_before_any_job(bare: Workflow, old: str, new: str, line: str) 
     output = bare.run(check=False)
     assert "Execute" not in output and not (bare.folder / "results").exists()
     assert len([text for text in output.splitlines() if text.startswith("config: ") and line in text]) == 1, output
+
+
+@pytest.mark.skipif(device_problem() is None, reason="there is a device here")
+def test_a_device_that_is_not_there_stops_the_run_before_any_job(bare: Workflow) -> None:
+    bare.edit("config.yaml", "backend: auto", "backend: cupy")
+    bare.edit("config.yaml", "optimiser: lbfgs", "optimiser: adam")
+    output = bare.run("fig1a", check=False, config=None)
+    assert "config: backend: 'cupy' is not allowed here: " in output and "choose auto or numpy" in output
+    assert not (bare.folder / "results").exists()
