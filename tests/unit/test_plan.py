@@ -147,7 +147,11 @@ def test_ranges_reach_both_ends() -> None:
             "  fig7: {frontier: [gausian]}",
             "figures.fig7.frontier: 'gausian' is no experiment",
         ),
-        ("backend: auto", "backend: cupy", "backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which computes"),
+        (
+            "backend: auto",
+            "backend: cupy",
+            "backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which computes",
+        ),
         ("backend: auto", "bakend: auto", "top level: unknown key 'bakend'; allowed are backend, certificates, claims"),
     ],
 )
