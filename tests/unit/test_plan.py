@@ -147,11 +147,6 @@ def test_ranges_reach_both_ends() -> None:
             "  fig7: {frontier: [gausian]}",
             "figures.fig7.frontier: 'gausian' is no experiment",
         ),
-        (
-            "backend: auto",
-            "backend: cupy",
-            "backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which computes",
-        ),
         ("backend: auto", "bakend: auto", "top level: unknown key 'bakend'; allowed are backend, certificates, claims"),
     ],
 )
@@ -161,3 +156,9 @@ def test_one_line(old: str, new: str, line: str) -> None:
         load(CONFIG.replace(old, new, 1))
     message = str(caught.value)
     assert line in message and message.startswith("config: ") and "\n" not in message
+
+
+def test_cupy_does_not_go_with_lbfgs() -> None:
+    with pytest.raises(plan.ConfigError, match="backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which"):
+        load(CONFIG.replace("backend: auto", "backend: cupy"), preset=None)
+    load(CONFIG.replace("backend: auto", "backend: cupy"), preset="config/paper.yaml")
