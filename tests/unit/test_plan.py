@@ -159,6 +159,6 @@ def test_one_line(old: str, new: str, line: str) -> None:
 
 
 def test_cupy_does_not_go_with_lbfgs() -> None:
-    with pytest.raises(plan.ConfigError, match="backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which"):
+    with pytest.raises(plan.ConfigError, match=r"backend: 'cupy' is not allowed with sizes.optimiser 'lbfgs', which"):
         load(CONFIG.replace("backend: auto", "backend: cupy"), preset=None)
     load(CONFIG.replace("backend: auto", "backend: cupy"), preset="config/paper.yaml")
