@@ -12,6 +12,8 @@ import numpy as np
 from numba import njit
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
+# Sums may be re-ordered to use vector registers: by the compiler, once, so that equal input gives equal bytes.
+_reordered = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
 @_compiled
@@ -59,13 +61,24 @@ def gather(interval, per_a, per_b, da, db):
 
 
 @_compiled
-def ratios(a, b, ratio):
-    """a/b where both are positive and the quotient is of a plain size, 1 where not both are, else NaN."""
+def ratios(a, b, ratio, mass, edge):
+    """What a and b, (W, M), share, in one pass.
+
+    ratio: a/b where both are positive and the quotient is of a plain size, 1 where not both are, else NaN. mass: a
+    where b is positive, else 0. edge (W,): the sum of the rest of a.
+    """
     for w in range(a.shape[0]):
-        for o in range(a.shape[1]):
-            x, y = a[w, o], b[w, o]
-            plain = x > 1e-300 and y > 1e-300 and x < 1e290 * y and y < 1e290 * x
-            ratio[w, o] = x / y if plain else (math.nan if x > 0 and y > 0 else 1.0)
+        row_a, row_b, row_ratio, row_mass = a[w], b[w], ratio[w], mass[w]
+        # No branches, so that the loop fills vector registers.
+        for o in range(row_a.size):
+            x, y = row_a[o], row_b[o]
+            plain = (x > 1e-300) & (y > 1e-300) & (x < 1e290 * y) & (y < 1e290 * x)
+            row_ratio[o] = x / y if plain else (math.nan if (x > 0) & (y > 0) else 1.0)
+            row_mass[o] = x if y > 0 else 0.0
+        edge[w] = 0.0
+        for o in range(row_a.size):
+            if not row_b[o] > 0:
+                edge[w] += row_a[o]
 
 
 @_compiled
@@ -77,7 +90,7 @@ def mend(a, b, loss):
                 loss[w, o] = math.log(a[w, o]) - math.log(b[w, o])
 
 
-@_compiled
+@_reordered
 def weigh(mass, loss, powers):
     """Multiply ``powers`` by ``mass`` in place; its sums weighted by 1, l and l^2, as three arrays (W,)."""
     rows = mass.shape[0]
@@ -110,17 +123,54 @@ def histogram(a, b, loss, least, step, count):
 
 
 @_compiled
+def newton(mass, loss, epsilon, least_order, most_order, steps, settled, order):
+    """Newton's steps on alpha'(order) = epsilon, kept inside a bracket, from ``order`` (W,) and into it.
+
+    alpha(order) = log sum mass e^(order loss). At most ``steps``, until one is shorter than ``settled`` of the order.
+    """
+    for w in range(mass.shape[0]):
+        top = loss[w, 0]
+        for o in range(loss.shape[1]):
+            top = max(top, loss[w, o])
+        low, high, at = least_order, most_order, order[w]
+        for _ in range(steps):
+            s0 = s1 = s2 = 0.0
+            for o in range(mass.shape[1]):
+                if mass[w, o] > 0:
+                    m = mass[w, o] * math.exp(at * (loss[w, o] - top))
+                    m1 = m * loss[w, o]
+                    s0 += m
+                    s1 += m1
+                    s2 += m1 * loss[w, o]
+            s0 = max(s0, 1e-300)
+            mean = s1 / s0
+            slope = mean - epsilon
+            if slope > 0:
+                high = at
+            else:
+                low = at
+            step = slope / max(s2 / s0 - mean * mean, 1e-300)
+            after = min(max(at - min(max(step, -1e12), 1e12), least_order), most_order)
+            if not low <= after <= high:
+                after = math.sqrt(low * high)  # the bracket spans decades
+            short = abs(after - at) <= settled * at
+            at = after
+            if short:
+                break
+        order[w] = at
+
+
+@_compiled
 def moment_gradients(a, b, powers, loss, order, scale, edge, da, db):
     """scale (1 + order) powers / a and -scale order powers / b; at distinguishing events ``edge`` and 0.
 
     powers: a e^(order loss - shift) where both masses are positive.
     """
     for w in range(a.shape[0]):
-        up, down = scale[w] * (1.0 + order[w]), -scale[w] * order[w]
-        for o in range(a.shape[1]):
-            x, y = a[w, o], b[w, o]
-            da[w, o] = 0.0 if y > 0 else edge[w]
-            db[w, o] = 0.0
-            if x > 0 and y > 0:
-                da[w, o] = up * (powers[w, o] / x)
-                db[w, o] = down * (powers[w, o] / y)
+        up, down, most = scale[w] * (1.0 + order[w]), -scale[w] * order[w], edge[w]
+        row_a, row_b, row_powers, row_da, row_db = a[w], b[w], powers[w], da[w], db[w]
+        for o in range(row_a.size):
+            x, y, m = row_a[o], row_b[o], row_powers[o]
+            per_a, per_b = up * (m / x), down * (m / y)
+            row_da[o] = most if y <= 0 else per_a if x > 0 else 0.0
+            row_db[o] = per_b if (x > 0) & (y > 0) else 0.0

@@ -39,6 +39,7 @@ from optnoise.backend import array_namespace
 # Order of the moments accountant: below the least one the bound is trivial, yet its slope still tells
 # where to go; above the greatest one exp(order * loss) says nothing that float64 can hold.
 LEAST_ORDER, GREATEST_ORDER = 0.1, 1e6
+SETTLED = 1e-6  # of the order, in one step of Newton's: what is left then is about its square
 _BINS = 1024
 # Circular convolutions are no longer than this many buckets' reach m; see choose_buckets.
 _REACHES = 16
@@ -123,10 +124,7 @@ def ma(
     """
     xp = array_namespace(a, b)
     n = compositions
-    shared = (a > 0) & (b > 0)
-    mass = xp.where(shared, a, 0.0)
-    loss = _log_ratios(xp, a, b, shared)
-    distinguishing = xp.sum(xp.where(b > 0, 0.0, a), axis=-1)
+    loss, mass, distinguishing = _shared(xp, a, b)
     extremes = xp.min(loss, axis=-1), xp.max(loss, axis=-1)
 
     greatest = GREATEST_ORDER if smoothing == 0 else 1.0 / smoothing
@@ -179,9 +177,7 @@ def choose_buckets(
     xp = array_namespace(a, b)
     half = _half(buckets)
     size, fine_size = _circle(half, compositions), _circle(half * finer, compositions)
-    shared = (a > 0) & (b > 0)
-    mass = xp.where(shared, a, 0.0)
-    loss = _log_ratios(xp, a, b, shared)
+    loss, mass, _ = _shared(xp, a, b)
     total = xp.maximum(xp.sum(mass, axis=-1), 1e-300)
     clipped = xp.clip(loss, -8.0, 8.0)
     mean = xp.sum(mass * clipped, axis=-1) / total
@@ -359,19 +355,21 @@ def _half(buckets: int) -> int:
     return (buckets - 1) // 2
 
 
-def _log_ratios(xp, a, b, shared):
-    """log(a/b) where both masses are positive, else 0."""
+def _shared(xp, a, b):
+    """log(a/b) where both masses are positive, else 0; a where b is positive, else 0; and the sum of the rest of a."""
     if xp is np:
         from optnoise import bucketing
 
-        loss = np.empty(a.shape)
-        bucketing.ratios(a, b, loss)
+        loss, mass, edge = np.empty(a.shape), np.empty(a.shape), np.empty(len(a))
+        bucketing.ratios(a, b, loss, mass, edge)
         np.log(loss, out=loss)
         if math.isnan(loss.sum()):
             bucketing.mend(a, b, loss)
-        return loss
+        return loss, mass, edge
+    both, mass = (a > 0) & (b > 0), xp.where(b > 0, a, 0.0)
     # Logarithms apart: a/b leaves the range of float64 at thin edges.
-    return xp.log(xp.where(shared, a, 1.0)) - xp.log(xp.where(shared, b, 1.0))
+    loss = xp.log(xp.where(both, a, 1.0)) - xp.log(xp.where(both, b, 1.0))
+    return loss, mass, xp.sum(a - mass, axis=-1)
 
 
 def _split(xp, a, b, plan: Buckets):
@@ -439,13 +437,16 @@ def _best_order(xp, a, b, mass, loss, extremes, epsilon, most_order):
         moment = binned * (least[:, None] + (xp.arange(_BINS) + 0.5) * step[:, None])
     means = xp.where(binned > 0, moment / xp.where(binned > 0, binned, 1.0), least[:, None])
     order = xp.ones(len(loss))
-    for some_mass, some_loss, most in ((binned, means, 30), (mass, loss, 2)):
+    parts = [(binned, means, 30), (mass, loss, 2)]
+    if xp is np:
+        bucketing.newton(*parts.pop(0)[:2], epsilon, LEAST_ORDER, most_order, 30, SETTLED, order)
+    for some_mass, some_loss, most in parts:
         low, high = xp.full_like(order, LEAST_ORDER), xp.full_like(order, most_order)
         settled = xp.zeros(order.shape, dtype=bool)
         for _ in range(most):
             stepped, low, high = _newton(xp, some_mass, some_loss, epsilon, order, low, high, most_order)
             stepped = xp.where(settled, order, stepped)  # a row must not depend on how long others take
-            settled = settled | (xp.abs(stepped - order) <= 1e-10 * order)  # the last step was quadratic
+            settled = settled | (xp.abs(stepped - order) <= SETTLED * order)
             order = stepped
             if xp is np and settled.all():
                 break  # on a device, asking costs more than going on

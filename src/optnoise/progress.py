@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
+from optnoise.memory import keep_freed_memory
+
 LINE_SECONDS = 5.0
 
 
@@ -71,6 +73,7 @@ def job(title: str, log_path: str | Path) -> Iterator[Reporter]:
     The traceback goes to the log. An error's attribute ``remedy``, if it has one, is added: what to do about it.
     """
     log_path = Path(log_path)
+    keep_freed_memory()
     with _opened(title, log_path) as log:
         report = Reporter(title, log)
         report.say(f"{title}: start")

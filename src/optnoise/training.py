@@ -27,6 +27,7 @@ from optnoise import backend as backends
 from optnoise.baselines import truncated_gaussian
 from optnoise.checkpoints import Checkpoint, Log, Progress
 from optnoise.losses import LOSSES, Buckets, choose_buckets
+from optnoise.memory import keep_freed_memory
 from optnoise.noise import NoiseModel, make_model
 from optnoise.optimisers import AdamState, adam_start, adam_step, lbfgs
 from optnoise.pairs import in_order, pull_back, worst_case_pair
@@ -90,6 +91,8 @@ def train(
     xp = np if spec.optimiser == "lbfgs" and backend == "auto" else backends.resolve(backend)
     if spec.optimiser == "lbfgs" and xp is not np:
         raise ValueError(f"backend: {backend!r} is not allowed; lbfgs computes on the host, use numpy or auto")
+    if xp is np:
+        keep_freed_memory()
     log = Log(spec, progress, began)
     saved = Checkpoint(spec, xp.__name__, checkpoint, checkpoint_seconds)
     run = _train_adam if spec.optimiser == "adam" else _train_lbfgs
