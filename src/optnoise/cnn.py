@@ -122,6 +122,10 @@ class Cnn:
         """Not offered: no closed form leads from masses to the layers."""
         raise NotImplementedError("the cnn model has no warm start from masses")
 
+    def scales(self, params: Any, price: Any) -> Any:
+        """See :class:`optnoise.noise.NoiseModel`."""
+        return array_namespace(params).ones_like(params)
+
 
 def _pad(values: Any) -> Any:
     """(W, 100) -> (W, 114): zeros on both sides."""

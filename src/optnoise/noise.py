@@ -41,6 +41,13 @@ class NoiseModel(Protocol):
     def from_masses(self, p: Any) -> Any:
         """Parameters (W, P) whose noise is ``p``, shape (2N,) or (W, 2N): a warm start."""
 
+    def scales(self, params: Any, price: Any) -> Any:
+        """How far parameters may go, (W, P), for a step to change the loss about equally by each of them.
+
+        price (W, N): what a mass in each cell of the half adds to the loss. Of increments it is the square root that
+        is meant. Only their ratios matter.
+        """
+
 
 def make_model(spec: TrainSpec, xp: ModuleType = np) -> NoiseModel:
     """The model that ``spec.model`` names, its parameters living in the array module ``xp``."""
@@ -103,6 +110,16 @@ def half_masses(p: Any, batch: int, half: int) -> Any:
     return xp.broadcast_to(0.5 * (left + right), (batch, half))
 
 
+def step_scales(price: Any) -> Any:
+    """Roots of the heights (W, N) at which a step up towards the centre costs the same at every cell; mean square 1.
+
+    A step at cell i adds its height to cells i..N, and so the sum of their ``price`` (W, N).
+    """
+    xp = array_namespace(price)
+    height = 1.0 / xp.cumsum(price[:, ::-1], axis=-1)[:, ::-1]
+    return xp.sqrt(height / height.mean(axis=-1, keepdims=True))
+
+
 @dataclass(frozen=True)
 class Increments:
     """z = cumsum(v) with v >= 0, one parameter for each cell of the half (P = N).
@@ -145,6 +162,10 @@ class Increments:
         v = xp.maximum(v, 0.0)
         return v * (self.half / v.sum(axis=-1, keepdims=True))
 
+    def scales(self, params: Any, price: Any) -> Any:
+        """See :class:`NoiseModel`."""
+        return step_scales(price)
+
 
 @dataclass(frozen=True)
 class Free:
@@ -180,3 +201,7 @@ class Free:
         xp = array_namespace(p)
         theta = xp.log(xp.maximum(half_masses(p, self.batch, self.half), np.finfo(float).tiny))
         return theta - theta.max(axis=-1, keepdims=True)
+
+    def scales(self, params: Any, price: Any) -> Any:
+        """See :class:`NoiseModel`."""
+        return array_namespace(params).ones_like(params)

@@ -18,7 +18,7 @@ import numpy as np
 
 from optnoise import kernels, kernels_cuda
 from optnoise.backend import array_namespace
-from optnoise.noise import half_masses, mirror, mirror_pull_back
+from optnoise.noise import half_masses, mirror, mirror_pull_back, step_scales
 from optnoise.spec import TrainSpec
 
 START_OFFSET = 10.0  # the paper's A at the start
@@ -93,6 +93,14 @@ class Sigmoid:
         places = xp.asarray(np.tile(self._places(), (self.batch, 1)))
         b = xp.sqrt(xp.maximum(rise, 1e-12))
         return xp.concatenate([xp.sqrt(xp.maximum(z[:, :1], 0.0)), b, places], axis=-1)
+
+    def scales(self, params: Any, price: Any) -> Any:
+        """See :class:`optnoise.noise.NoiseModel`; places count as heights do on average."""
+        xp = array_namespace(params, price)
+        steps = step_scales(price)
+        cells = xp.floor(params[:, 1 + self.stacked :] / self.band.cell_width) + self.x.size
+        heights = xp.take_along_axis(steps, xp.clip(cells, 0, self.x.size - 1).astype(np.int64), axis=-1)
+        return xp.concatenate([steps[:, :1], heights, xp.ones_like(heights)], axis=-1)
 
 
 def make_sigmoid(spec: TrainSpec, xp: ModuleType = np) -> Sigmoid:

@@ -339,10 +339,15 @@ def _lbfgs_stage(
     weights = final_weights(spec)
     squared = model.bounds() is not None  # a parameter that may not be negative is the square of a free one
 
-    def params_of(point):
-        return np.square(point)[None] if squared else point[None]
-
     params = state["params"][None]
+    # Cells far out cost most and hold least: unscaled, they alone would decide how far every step goes.
+    worth = state["loss"] if 0 < state["loss"] < math.inf else 1.0
+    price = 1.0 + weights[:, None] * cost[: spec.grid.half_cells] / worth
+    scales = model.scales(params, price)[0]
+
+    def params_of(point):
+        return np.square(scales * point)[None] if squared else (scales * point)[None]
+
     if squared:  # what is exactly zero would stay so
         params = np.maximum(params, 1e-6 * params.mean(axis=-1, keepdims=True))
     smoothings = stages(spec)
@@ -359,8 +364,8 @@ def _lbfgs_stage(
         except ValueError:  # no mass is left
             return math.inf, np.zeros_like(point)
         latest[:] = [now]
-        gradient = now.gradient[0] * scale
-        return float(now.loss[0]) * scale, 2.0 * point * gradient if squared else gradient
+        gradient = now.gradient[0] * scales * scale
+        return float(now.loss[0]) * scale, 2.0 * (scales * point) * gradient if squared else gradient
 
     def callback():
         trace.append(tuple(float(values[0]) for values in (latest[0].loss, latest[0].delta, latest[0].utility)))
@@ -368,7 +373,7 @@ def _lbfgs_stage(
 
     end = lbfgs(
         function,
-        np.sqrt(params[0]) if squared else params[0],
+        (np.sqrt(params[0]) if squared else params[0]) / scales,
         iterations=max(1, (spec.epochs - state["iterations"]) // (len(smoothings) - stage)),
         tolerance=TOLERANCE if spec.early_stop else 0.0,
         callback=callback,

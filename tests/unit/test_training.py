@@ -13,10 +13,12 @@ import scipy.sparse as sparse
 from device import device_stand_in
 from scipy.optimize import linprog
 
-from optnoise import training
+from optnoise import certificates, training
+from optnoise.accounting import delta_bounds
 from optnoise.baselines import truncated_gaussian
 from optnoise.losses import LOSSES
 from optnoise.noise import make_model
+from optnoise.pairs import additive_pair
 from optnoise.spec import TrainSpec
 from optnoise.training import train, utility_weights
 
@@ -68,6 +70,21 @@ def test_one_round_reaches_the_linear_program(loss, weight):
     trained = train(spec)
     best = linear_program(spec)
     assert best * (1 - 1e-9) <= trained.history["loss"][0, -1] <= best * 1.005
+
+
+@pytest.mark.parametrize(("half_width", "iterations", "most"), [(20.0, 2000, 1.005), (400.0, 300, 1.015)])
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_width_at_equal_delta_is_near_the_least_over_the_frontier(loss, half_width, iterations, most):
+    """E|x| or the root of E x^2 beside the certified linear program; ranges far wider than the noise needs too."""
+    weights = (0.002, 0.01, 0.05, 0.2, 0.5)
+    spec = TrainSpec(
+        half_width=half_width, cells=int(10 * half_width), model="increments", loss=loss, weights=weights,
+        epochs=iterations,
+    )  # fmt: skip
+    for p in train(spec).p:
+        delta = delta_bounds(*additive_pair(p, spec.grid), spec.epsilon, 1).upper
+        least = certificates.linear_program(spec.grid, loss=loss, epsilon=spec.epsilon, delta=float(delta)).utility
+        assert 1 - 1e-6 <= (p @ spec.grid.cost(loss) / least) ** (1 if loss == "l1" else 0.5) <= most
 
 
 @pytest.mark.parametrize("model", ["increments", "sigmoid"])
