@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from optnoise.grid import Grid
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 ACCOUNT = """\
 Bounds on the privacy of additive noise, in both orders.
 
-NOISE is a .csv with a column `p` (or `weight`, integers) of cell masses from left to right and, if you like, a column
-`x` of cell centres; or a .npz with `x` (2N,) and `p` (2N,) or (W, 2N), such as results/noise/*/*.npz. Masses must be
-at least 0 and sum to 1 within 1e-9; weights are divided by their sum.
+NOISE is a .csv with a column `p` (or `weight`, integers) of masses from left to right and, if you like, a column `x` of
+where they lie, evenly spaced, such as the integers from -100 to 100; or a .npz with `x` (M,) and `p` (M,) or (W, M),
+such as results/noise/*/*.npz. Masses must be at least 0 and sum to 1 within 1e-9; weights are divided by their
+sum. The sensitivity must be a whole number of spacings.
 
-Without a column `x` give the grid with --half-width. Both bounds hold for the masses as given: the true delta is
-never outside them.
+Without a column `x` give --half-width: the masses then are those of as many equal cells of [-R, R]. Both bounds hold
+for the masses as given: the true delta is never outside them. `distinguishing` is the part of delta that no epsilon
+lowers: outcomes that one of two neighbouring inputs cannot have.
 """
 ACCOUNT_EXAMPLES = """\
 examples:
@@ -50,10 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(0) from None
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; how it is right, --help says."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="optnoise", description="Numerically optimal, bounded noise for differential privacy."
-    )
+    from optnoise.storage import versions
+
+    parser = _Parser(prog="optnoise", description="Numerically optimal, bounded noise for differential privacy.")
+    parser.add_argument("--version", action="version", version=f"optnoise {versions().get('optnoise', 'from source')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{account,sample,info}")
 
     account = commands.add_parser(
@@ -114,6 +124,8 @@ def _account(given: argparse.Namespace) -> None:
     if given.delta is not None and given.kind != "adp":
         raise ValueError(f"kind: {given.kind!r} is not allowed with --delta; choose adp")
     masses, grid = read_noise(given.noise, half_width=given.half_width, sensitivity=given.sensitivity)
+    if given.pair == "subsampled" and abs(masses - masses[:, ::-1]).max() > 1e-9 * masses.max():
+        raise ValueError(f"{given.noise}: not symmetric; the subsampled pair would say nothing of the other direction")
     rows = []
     for index, p in enumerate(masses):
         if len(masses) > 1:
@@ -164,6 +176,8 @@ def _info(given: argparse.Namespace) -> None:
     elif given.file.suffix == ".npz":
         noise = load_noise(given.file)
         facts = {"noises": len(noise.p), "cells": noise.x.size, "weights": noise.weights.tolist(), **noise.meta}
+    elif given.file.suffix not in (".json", ".csv") or not given.file.with_suffix(".json").is_file():
+        raise ValueError(f"{given.file}: neither a noise file (.npz) nor a mechanism, which is a .json card and a .csv")
     else:
         from optnoise.mechanism import Mechanism
 
@@ -176,7 +190,13 @@ def _info(given: argparse.Namespace) -> None:
 
 
 def read_noise(path: Path, *, half_width: float | None = None, sensitivity: float | None = None) -> tuple[Any, Grid]:
-    """Masses (W, 2N) and their grid from a ``.csv`` or ``.npz`` file; ``ValueError`` with one line on a fault."""
+    """Masses (W, 2N) and a grid for them from a ``.csv`` or ``.npz`` file; ``ValueError`` with one line on a fault.
+
+    Where noise lies does not matter to privacy. So a noise on any evenly spaced points will do: it is centred, and an
+    odd number of them gets one more, of mass 0.
+    """
+    import numpy as np
+
     from optnoise.grid import Grid
     from optnoise.storage import load_noise
 
@@ -190,28 +210,39 @@ def read_noise(path: Path, *, half_width: float | None = None, sensitivity: floa
         x, p = _read_csv(path)
     else:
         raise ValueError(f"{path}: a noise file must end in .csv or .npz")
-    own = _half_width(x, path) if x is not None else None
-    if own is None and half_width is None:
+    if half_width is not None and not 0 < half_width < float("inf"):
+        raise ValueError(f"half_width: {half_width} is not allowed; it must be positive and finite")
+    if x is None and half_width is None:
         raise ValueError(f"{path}: has no column x; give the grid with --half-width")
-    if own is not None and half_width is not None and abs(own - half_width) > 1e-9 * own:
-        raise ValueError(f"half_width: {half_width} is not allowed; the x of {path} reach from -{own:g} to {own:g}")
-    return p, Grid(own if half_width is None else half_width, p.shape[1], 1.0 if sensitivity is None else sensitivity)
+    width = 2 * half_width / p.shape[1] if x is None else _spacing(x, path)
+    reach = float(f"{width * p.shape[1] / 2:.12g}")
+    if x is not None and half_width is not None and abs(reach - half_width) > 1e-9 * reach:
+        raise ValueError(f"half_width: {half_width} is not allowed; by its x, {path} has half-width {reach:g}")
+    sensitivity = 1.0 if sensitivity is None else sensitivity
+    spacings = sensitivity / width
+    if not spacings > 0.5 or abs(spacings - round(spacings)) > 1e-9 * spacings:
+        raise ValueError(
+            f"sensitivity: {sensitivity:g} is not allowed; it must be a whole number of spacings, "
+            f"and masses in {path} are {width:g} apart"
+        )
+    if p.shape[1] % 2:
+        p = np.concatenate([p, np.zeros((len(p), 1))], axis=1)
+        reach = float(f"{width * p.shape[1] / 2:.12g}")
+    return p, Grid(reach, p.shape[1], sensitivity)
 
 
-def _half_width(x: Any, path: Path) -> float:
-    """The half-width of the grid whose cell centres ``x`` are; they must be evenly spaced about zero."""
+def _spacing(x: Any, path: Path) -> float:
+    """The distance between neighbours of ``x``, which must be evenly spaced and rise."""
     import numpy as np
 
-    if x.size < 2 or x.size % 2:
-        raise ValueError(f"{path}: has {x.size} cells; a noise has an even number, at least 2")
+    if x.size < 2:
+        raise ValueError(f"{path}: has {x.size} value; a noise has at least 2")
     if not np.all(np.isfinite(x)):
         raise ValueError(f"{path}: x holds values that are not finite")
     width = (x[-1] - x[0]) / (x.size - 1)
-    even = (np.arange(x.size) - (x.size - 1) / 2) * width
-    if not width > 0 or np.abs(x - even).max() > 1e-6 * width:
-        raise ValueError(f"{path}: x are not the centres of equal cells, in rising order, symmetric about 0")
-    half = width * x.size / 2
-    return float(f"{half:.12g}")
+    if not width > 0 or np.abs(x - (x[0] + width * np.arange(x.size))).max() > 1e-6 * width:
+        raise ValueError(f"{path}: x is not evenly spaced, in rising order")
+    return float(width)
 
 
 def _read_csv(path: Path) -> tuple[Any, Any]:
@@ -284,7 +315,7 @@ def _print_facts(facts: dict[str, Any], indent: int = 0) -> None:
             print(f"{' ' * indent}{name}:")
             _print_facts(value, indent + 2)
         else:
-            print(f"{' ' * indent}{name}: {value}")
+            print(f"{' ' * indent}{name}: {'none' if value is None else value}")
 
 
 if __name__ == "__main__":

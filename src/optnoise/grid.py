@@ -37,11 +37,11 @@ class Grid:
         exact = self.sensitivity * self.cells / (2 * self.half_width)
         shift = round(exact)
         if shift < 1 or abs(exact - shift) > 1e-9 * max(1.0, exact):
-            below, above = self._nearest_cells(exact)
+            near = self._nearest_cells()
+            fit = f"the nearest that fit are {' and '.join(map(str, near))}" if near else "no number of cells fits"
             raise ValueError(
                 f"cells: {self.cells} cells on [-{self.half_width:g}, {self.half_width:g}] make sensitivity "
-                f"{self.sensitivity:g} span {exact:.6g} cells, which must be a whole number; "
-                f"the nearest that fit are {below} and {above}"
+                f"{self.sensitivity:g} span {exact:.6g} cells, which must be a whole number; {fit}"
             )
         if shift > self.cells:
             raise ValueError(
@@ -49,7 +49,7 @@ class Grid:
                 "every outcome would be distinguishing"
             )
 
-    def _nearest_cells(self, exact: float) -> tuple[int, int]:
+    def _nearest_cells(self) -> list[int]:
         def first(start: int, step: int, stop: int) -> int | None:
             for cells in range(start, stop, step):
                 shift = self.sensitivity * cells / (2 * self.half_width)
@@ -57,9 +57,8 @@ class Grid:
                     return cells
             return None
 
-        below = first(self.cells - 2, -2, 0)
-        above = first(self.cells + 2, 2, self.cells + 2_000_000)
-        return (below or above or 0), (above or below or 0)
+        found = first(self.cells - 2, -2, 0), first(self.cells + 2, 2, self.cells + 2_000_000)
+        return [cells for cells in found if cells is not None]
 
     @cached_property
     def half_cells(self) -> int:

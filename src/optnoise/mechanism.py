@@ -28,7 +28,7 @@ from optnoise.grid import Grid, utilities
 BITS = 52  # weights up to 2^52 are float64 integers, and so are their cumulative sums
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mechanism:
     """Additive noise on ``grid`` with integer ``weights`` (2N of them, summing to ``2**bits``) and its ``card``."""
 
@@ -48,6 +48,13 @@ class Mechanism:
             raise ValueError(f"weights: they sum to {sum(self.weights)}, and must sum to 2^{self.bits}")
         if self.weights != self.weights[::-1]:
             raise ValueError("weights: they are not symmetric about the centre")
+
+    def __repr__(self) -> str:
+        grid, name = self.grid, self.card.get("name", "unnamed")
+        return (
+            f"<Mechanism {name}: {grid.cells} cells on [-{grid.half_width:g}, {grid.half_width:g}], "
+            f"sensitivity {grid.sensitivity:g}, weights sum to 2^{self.bits}>"
+        )
 
     @classmethod
     def from_masses(cls, p: np.ndarray, grid: Grid, *, bits: int = BITS, card: dict | None = None) -> Mechanism:
@@ -121,8 +128,8 @@ class Mechanism:
             steps = Fraction(math.floor(steps + Fraction(1, 2)))
         if steps.denominator != 1:
             raise ValueError(
-                f"value: {value!r} is no multiple of the cell width {width}; "
-                "round the query to the grid, or pass rounding='nearest'"
+                f"value: {value!r} is no multiple of the cell width {width}; round the query to the grid, or ask for "
+                "rounding to the nearest (rounding='nearest', --round)"
             )
         return steps * width + int(self.sample(1)[0]) * self.step
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_table_rounds_bounds_outwards() -> None:
         (("--epsilon", "1", "--half-width", "5"), "half_width: 5.0 is not allowed"),
         (
             ("--epsilon", "1", "--sensitivity", "0.33"),
-            "cells: 400 cells on [-20, 20] make sensitivity 0.33 span 3.3 cells",
+            "sensitivity: 0.33 is not allowed; it must be a whole number of spacings, and masses in",
         ),
     ],
 )
@@ -116,14 +117,38 @@ def test_account_refuses_bad_options(noise_csv: Path, capsys, arguments: tuple[s
         ({"p": ["one", 1]}, "line 2: p is 'one'; it must be a number"),
         ({"q": [0.5, 0.5]}, "has no column p (masses) or weight (integers)"),
         ({"weight": [0.5, 0.5]}, "weights must be whole numbers from 0 to 2^53, not all 0"),
-        ({"x": [0, 1], "p": [0.5, 0.5]}, "x are not the centres of equal cells"),
-        ({"x": [-1, 0, 1], "p": [0.25, 0.5, 0.25]}, "has 3 cells; a noise has an even number, at least 2"),
+        ({"x": [0, 1, 3], "p": [0.25, 0.5, 0.25]}, "x is not evenly spaced, in rising order"),
+        ({"x": [1, 0], "p": [0.5, 0.5]}, "x is not evenly spaced, in rising order"),
+        ({"x": [0], "p": [1]}, "has 1 value; a noise has at least 2"),
+        ({"x": [0, "inf"], "p": [0.5, 0.5]}, "x holds values that are not finite"),
     ],
 )
 def test_account_refuses_bad_files(tmp_path: Path, capsys, columns: dict, line: str) -> None:
     path = write_csv(tmp_path / "n.csv", **columns)
     more = () if "x" in columns else ("--half-width", "1")
     assert refused(capsys, "account", path, "--epsilon", "1", *more).startswith(f"optnoise account: {path}: {line}")
+
+
+def test_account_takes_noise_on_the_integers(tmp_path: Path, capsys) -> None:
+    """Discrete Laplace on -100..100, and anywhere else; delta at one release as an exact sum."""
+    weights = [Fraction(9, 10) ** abs(i) for i in range(-100, 101)]
+    masses = [float(weight / sum(weights)) for weight in weights]
+    shifted = zip([*masses, 0.0], [0.0, *masses], strict=True)
+    exact = float(sum(max(Fraction(0), Fraction(a) - Fraction(math.exp(0.05)) * Fraction(b)) for a, b in shifted))
+    for first in (-100, 7):
+        path = write_csv(tmp_path / "laplace.csv", x=[*range(first, first + 201)], p=masses)
+        main(["account", str(path), "--epsilon", "0.05", "--json"])
+        for row in json.loads(capsys.readouterr().out):
+            assert row["delta_lower"] <= exact * (1 + 1e-12) and exact * (1 - 1e-12) <= row["delta_upper"]
+            assert row["delta_upper"] - row["delta_lower"] < 1e-9 * exact
+
+
+def test_account_refuses_a_subsampled_noise_that_is_not_symmetric(tmp_path: Path, capsys) -> None:
+    path = write_csv(tmp_path / "n.csv", x=[0, 1, 2], p=[0.2, 0.5, 0.3])
+    main(["account", str(path), "--epsilon", "1"])
+    capsys.readouterr()
+    line = refused(capsys, "account", path, "--epsilon", "1", "--pair", "subsampled", "--q", "0.1")
+    assert line.startswith(f"optnoise account: {path}: not symmetric; the subsampled pair would say nothing")
 
 
 def test_account_needs_a_grid(tmp_path: Path, capsys) -> None:
