@@ -2,6 +2,8 @@
 
 
 for figure, reads in settings["figures"].items():
+    if not Path(workflow.basedir, f"scripts/figures/{figure}.py").is_file():
+        raise WorkflowError(f"config: figures.{figure}: there is no scripts/figures/{figure}.py that would draw it")
 
     rule:
         name:

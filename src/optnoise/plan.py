@@ -7,11 +7,14 @@ dictionary, given to its job as canonical JSON, so that Snakemake sees a change 
 
 from __future__ import annotations
 
+import difflib
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from optnoise.grid import Grid
 from optnoise.spec import TrainSpec, canonical_json
 
 TRAINING_KEYS = (
@@ -76,8 +79,6 @@ def _look_up(sizes: Mapping[str, Any], reference: str, path: str) -> Any:
 
 
 def _expand_range(value: Mapping[str, Any], path: str) -> list[float]:
-    import math
-
     scale = "linear" if "linear" in value else "geometric"
     ends, points = value[scale], value.get("points")
     numbers = isinstance(ends, list) and len(ends) == 2 and all(_is_number(end) for end in ends)
@@ -102,10 +103,22 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` for the first fault that the JSON schema finds in a resolved config."""
     from jsonschema import Draft202012Validator
 
+    endless = _not_finite(config, "")
+    if endless is not None:
+        raise ConfigError(f"config: {endless[0]}: {endless[1]!r} is not allowed; it must be finite")
     config = _ends(config)
     errors = sorted(Draft202012Validator(schema).iter_errors(config), key=lambda error: _position(config, error.path))
     if errors:
         raise ConfigError(_one_line(errors[0]))
+
+
+def _not_finite(value: Any, path: str) -> tuple[str, float] | None:
+    """Where the first number that is infinite or not one stands, and that number; no schema can tell."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (path, value)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    found = (_not_finite(item, f"{path}.{key}" if path else str(key)) for key, item in items)
+    return next((one for one in found if one is not None), None)
 
 
 def _ends(value: Any) -> Any:
@@ -139,7 +152,9 @@ def _one_line(error: Any) -> str:
     if error.validator == "additionalProperties":
         allowed = sorted(error.schema.get("properties", {}))
         unknown = next(key for key in error.instance if key not in allowed)
-        return f"config: {path}: unknown key {unknown!r}; allowed are {', '.join(allowed)}"
+        near = difflib.get_close_matches(str(unknown), allowed, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"config: {path}: unknown key {unknown!r}; {hint}allowed are {', '.join(allowed)}"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         return f"config: {path}: key {missing!r} is missing"
@@ -179,6 +194,7 @@ def runs(config: Mapping[str, Any]) -> dict[str, dict[str, Run]]:
     Raises :class:`ConfigError` for values that no schema can judge, such as a sensitivity that is no whole number of
     cells, a matched experiment without its source, or an experiment that a figure names and that is not there.
     """
+    _check_grids(config)
     experiments = config["experiments"]
     plan: dict[str, dict[str, Run]] = {}
     for name, experiment in sorted(experiments.items(), key=lambda item: item[1]["kind"] == "matched"):
@@ -195,9 +211,28 @@ def runs(config: Mapping[str, Any]) -> dict[str, dict[str, Run]]:
     return plan
 
 
+def _check_grids(config: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` for a grid outside the experiments on which the sensitivity is no number of cells."""
+    benchmark = config["sizes"].get("benchmark", {"half_widths": []})
+    grids = {f"mechanisms.{name}": wanted for name, wanted in config["mechanisms"].items()}
+    grids["certificates.renyi"] = config["certificates"]["renyi"]
+    grids |= {
+        f"sizes.benchmark: half-width {r:g}": {"half_width": r, "cells": benchmark["cells"], "sensitivity": 1}
+        for r in benchmark["half_widths"]
+    }
+    for where, wanted in grids.items():
+        try:
+            Grid(*(wanted[name] for name in ("half_width", "cells", "sensitivity")))
+        except ValueError as error:
+            raise ConfigError(f"config: {where}: {error}") from None
+
+
 def _variants(name: str, experiment: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(run name, experiment with one value for each varied key), for each combination."""
     vary = dict(sorted(experiment.get("vary", {}).items()))  # a run's name must not hang on the order of keys
+    for key in vary:
+        if key in experiment:
+            raise ConfigError(f"config: experiments.{name}.{key}: {experiment[key]!r} is not allowed; vary has it too")
     fixed = {key: value for key, value in experiment.items() if key != "vary"}
     for values in itertools.product(*vary.values()):
         choice = dict(zip(vary, values, strict=True))
@@ -275,6 +310,13 @@ def _matched(
     if source not in plan or any(run.kind != "learned" for run in plan[source].values()):
         raise ConfigError(f"config: experiments.{name}.source: {source!r} is not allowed; name a learned experiment")
     chosen = experiment.get("select", {})
+    for key, value in chosen.items():
+        there = sorted({run.noise.get(key) for run in plan[source].values()})
+        if value not in there:
+            known = ", ".join(map(str, there))
+            raise ConfigError(
+                f"config: experiments.{name}.select.{key}: {value!r} is no run of {source}; it has {known}"
+            )
     for run in plan[source].values():
         if all(run.noise.get(key) == value for key, value in chosen.items()):
             noise = {"family": experiment["family"], "loss": run.noise["loss"]}

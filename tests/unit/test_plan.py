@@ -101,7 +101,7 @@ def test_ranges_reach_both_ends() -> None:
         (
             RANGE,
             RANGE.replace("weights", "wieghts"),
-            "experiments.range_adp: unknown key 'wieghts'; allowed are about, cells",
+            "experiments.range_adp: unknown key 'wieghts'; did you mean 'weights'? allowed are",
         ),
         (
             RANGE,
@@ -147,7 +147,36 @@ def test_ranges_reach_both_ends() -> None:
             "  fig7: {frontier: [gausian]}",
             "figures.fig7.frontier: 'gausian' is no experiment",
         ),
-        ("backend: auto", "bakend: auto", "top level: unknown key 'bakend'; allowed are backend, certificates, claims"),
+        (
+            RANGE,
+            RANGE + "    half_width: 5\n",
+            "experiments.range_adp.half_width: 5 is not allowed; vary has it too",
+        ),
+        (
+            "    vary: {half_width: sizes.range_half_widths}\n",
+            "    vary: {half_width: [5, 5]}\n",
+            "experiments.range_adp.vary.half_width: [5, 5] is not allowed; no item may stand twice",
+        ),
+        (
+            "    select: {order: B/A}\n",
+            "    select: {order: B/A, compositions: 3}\n",
+            "experiments.sgd_gaussian_l1.select.compositions: 3 is no run of sgd_adp_l1; it has 8",
+        ),
+        (
+            "evaluate: {epsilons: trained}",
+            "evaluate: {epsilons: [.nan]}",
+            "experiments.sweep_epsilons.evaluate.epsilons.0: nan is not allowed; it must be finite",
+        ),
+        (
+            "    half_width: 100\n    cells: sizes.cells.mechanism\n",
+            "    half_width: 100\n    cells: 250\n",
+            "mechanisms.count_16: cells: 250 cells on [-100, 100] make sensitivity 1 span 1.25 cells",
+        ),
+        (
+            "backend: auto",
+            "bakend: auto",
+            "top level: unknown key 'bakend'; did you mean 'backend'? allowed are backend, certificates, claims",
+        ),
     ],
 )
 def test_one_line(old: str, new: str, line: str) -> None:

@@ -15,7 +15,11 @@ RANGE = "    cells: sizes.cells.range\n    weights: [0.05]\n"
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        (RANGE, RANGE.replace("weights", "wieghts"), "experiments.range_adp: unknown key 'wieghts'; allowed are"),
+        (
+            RANGE,
+            RANGE.replace("weights", "wieghts"),
+            "experiments.range_adp: unknown key 'wieghts'; did you mean 'weights'? allowed are",
+        ),
         (RANGE, RANGE.replace("0.05", "5e-2"), "experiments.range_adp.weights.0: '5e-2' is not allowed; it must be"),
         (
             RANGE,
