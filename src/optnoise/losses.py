@@ -340,6 +340,7 @@ def _step(xp, loss, epsilon, smoothing):
     return 0.5 + 0.5 * xp.tanh((loss - epsilon) / (2 * smoothing))
 
 
+# The losses that sort outcomes into buckets, by what a bucket pays.
 PAYOFFS = {"adp": _hockey_stick, "pdp": _step}
 
 

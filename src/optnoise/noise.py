@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from optnoise.backend import array_namespace
-from optnoise.spec import TrainSpec
+from optnoise.spec import MODELS, TrainSpec
 
 
 class NoiseModel(Protocol):
@@ -64,7 +64,7 @@ def make_model(spec: TrainSpec, xp: ModuleType = np) -> NoiseModel:
         from optnoise.cnn import make_cnn
 
         return make_cnn(spec, xp)
-    raise ValueError(f"model: {spec.model!r} is not allowed; choose increments, free, sigmoid or cnn")
+    raise ValueError(f"model: {spec.model!r} is not allowed; choose one of {', '.join(MODELS)}")
 
 
 def mirror(z: Any) -> tuple[Any, Any]:

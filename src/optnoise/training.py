@@ -26,7 +26,7 @@ import numpy as np
 from optnoise import backend as backends
 from optnoise.baselines import truncated_gaussian
 from optnoise.checkpoints import Checkpoint, Log, Progress
-from optnoise.losses import LOSSES, Buckets, choose_buckets
+from optnoise.losses import LOSSES, PAYOFFS, Buckets, choose_buckets
 from optnoise.memory import keep_freed_memory
 from optnoise.noise import NoiseModel, make_model
 from optnoise.optimisers import AdamState, adam_start, adam_step, lbfgs
@@ -130,7 +130,7 @@ def final_weights(spec: TrainSpec) -> np.ndarray:
 
 def buckets_for(spec: TrainSpec, p: Any, *, smoothing: float = 0.0, finer: int = 1) -> Buckets | int:
     """Buckets of the spec's privacy loss that fit the noises ``p`` (W, 2N), ``finer`` times as many as it says."""
-    if spec.method == "ma":  # has no use for them
+    if spec.method not in PAYOFFS:  # has no use for them
         return spec.buckets
     a, b = _pair(spec, p)
     return choose_buckets(
@@ -304,13 +304,15 @@ def stages(spec: TrainSpec) -> tuple[float, ...]:
 
     Rounds other than the one looked at smooth the kink by themselves, so that many compositions need none.
     """
-    if spec.method == "ma":  # the largest order of moments, inverse
-        return (0.01, 0.001, 0.0001) if spec.compositions == 1 else (0.01, 0.0)
+    if spec.method == "adp":
+        if spec.compositions == 1:
+            return (0.03, 0.003, 0.0003)
+        return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0)
     if spec.method == "pdp":
         return (0.03, 0.01, 0.003, 0.001)
-    if spec.compositions == 1:
-        return (0.03, 0.003, 0.0003)
-    return (0.01, 0.001, 0.0) if spec.compositions <= 8 else (0.0, 0.0)
+    if spec.method == "ma":  # the largest order of moments, inverse
+        return (0.01, 0.001, 0.0001) if spec.compositions == 1 else (0.01, 0.0)
+    return (0.0,)
 
 
 def _lbfgs_row(spec: TrainSpec, row: int, starts: np.ndarray | None, done: _Done) -> None:

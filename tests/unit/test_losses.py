@@ -15,7 +15,7 @@ from optnoise.accounting import delta_bounds
 from optnoise.backend import to_host
 from optnoise.baselines import truncated_gaussian
 from optnoise.grid import Grid
-from optnoise.losses import LOSSES, adp, choose_buckets, fast_length, ma, pdp
+from optnoise.losses import LOSSES, PAYOFFS, adp, choose_buckets, fast_length, ma, pdp
 from optnoise.pairs import ORDERS, in_order, worst_case_pair
 
 COMPOSITIONS = (1, 2, 3, 7, 128)
@@ -60,14 +60,14 @@ def directional(loss, a, b, da, db, arguments, step: float) -> np.ndarray:
     return (up - down) / (2 * step)
 
 
-@pytest.mark.parametrize("kind", ["adp", "pdp", "ma"])
+@pytest.mark.parametrize("kind", list(LOSSES))
 @pytest.mark.parametrize("n", COMPOSITIONS)
 @pytest.mark.parametrize("spread", [0.02, 0.3, 3.0])
 def test_gradient_is_that_of_the_value(kind, n, spread):
     loss = LOSSES[kind]
     for seed in range(3):
         a, b = random_pair(seed, spread=spread)
-        arguments = settings("pdp" if kind == "pdp" else "adp", a, b, n)
+        arguments = settings(kind if kind in PAYOFFS else "adp", a, b, n)
         value, da, db = loss(a, b, **arguments)
         rng = np.random.default_rng(100 + seed)
         for _ in range(4):
@@ -79,11 +79,11 @@ def test_gradient_is_that_of_the_value(kind, n, spread):
             assert np.all(np.abs(found - expected) <= 2e-6 * scale + 1e-9)  # a transform's rounding, over the step
 
 
-@pytest.mark.parametrize("kind", ["adp", "pdp", "ma"])
+@pytest.mark.parametrize("kind", list(LOSSES))
 @pytest.mark.parametrize("n", COMPOSITIONS)
 def test_gradient_at_thin_edges(kind, n):
     a, b = thin_edges()
-    arguments = settings("pdp" if kind == "pdp" else "adp", a, b, n)
+    arguments = settings(kind if kind in PAYOFFS else "adp", a, b, n)
     value, da, db = LOSSES[kind](a, b, **arguments)
     assert np.isfinite(value).all() and np.isfinite(da).all() and np.isfinite(db).all()
     rng = np.random.default_rng(n)
@@ -321,7 +321,7 @@ def test_additive_orders_agree():
         assert forward == pytest.approx(backward, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["adp", "pdp", "ma"])
+@pytest.mark.parametrize("kind", list(LOSSES))
 def test_array_modules_agree(xp, kind):
     """Compiled kernels against array operations, on a device or its stand-in, without hidden copies."""
     for a, b in (random_pair(0), random_pair(1, spread=4.0), thin_edges()):
