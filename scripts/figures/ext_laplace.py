@@ -14,7 +14,7 @@ DECADES = 12  # below the largest delta of the learned noises, panels end
 def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     """One panel for each n."""
     learned = inputs.frontier("sweep_adp_l1")
-    epsilon = learned["eps"].iloc[0]
+    epsilon = drawing.common_epsilon({"sweep_adp_l1": learned["eps"]})
     tables = {name: inputs.frontier(name) for name in FAMILIES}
     tables = {name: table[(table["loss"] == LOSS) & (table["eps"] == epsilon)] for name, table in tables.items()}
     ns = sorted(learned["n"].unique())

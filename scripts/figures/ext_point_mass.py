@@ -15,7 +15,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     table = drawing.both_orders(inputs.evaluation("point_mass"))
     masses = {run: noise.meta["spec"]["point_mass"] for run, noise in inputs.noises("point_mass").items()}
     table["mass"] = table["run"].map(masses)
-    epsilon = table["eps"].iloc[0]
+    epsilon = drawing.common_epsilon({"point_mass": table["eps"]})
     sigmas, ns = sorted(table["weight"].unique()), sorted(table["n"].unique())
     least = min((mass for mass in masses.values() if mass > 0), default=1.0)
     figure, panels = drawing.small_multiples(len(sigmas), columns=COLUMNS, height=2.2, sharex=True, sharey=True)

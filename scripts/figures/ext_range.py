@@ -15,7 +15,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     noises = drawing.by_half_width(inputs.noises("range_adp"))
     table = drawing.both_orders(inputs.evaluation("range_adp"))
     rows = table.set_index("run").loc[[run_name for run_name, _ in noises.values()]]
-    epsilon = rows["eps"].iloc[0]
+    epsilon = drawing.common_epsilon({"range_adp": rows["eps"]})
     figure, panels = plt.subplot_mosaic(
         [["noise", "delta"], ["noise", "utility"]], figsize=(style.WIDTH, 3.2), width_ratios=[1.7, 1]
     )

@@ -12,7 +12,7 @@ FLOOR = 1e-24  # smaller deltas leave the picture
 def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     """One panel for each sigma."""
     table = inputs.evaluation("sampling_rate")
-    epsilon = table["eps"].iloc[0]
+    epsilon = drawing.common_epsilon({"sampling_rate": table["eps"]})
     sigmas, ns = sorted(table["weight"].unique()), sorted(table["n"].unique())
     figure, panels = drawing.small_multiples(len(sigmas), columns=3, height=2.6, sharex=True, sharey=True)
     for axes, sigma in zip(panels, sigmas, strict=True):

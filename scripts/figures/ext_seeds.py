@@ -17,16 +17,17 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     places = figure.add_gridspec(1, 4, width_ratios=[1, 1, 1, 1.1])
     panels = [figure.add_subplot(places[0])]
     panels += [figure.add_subplot(places[i], sharey=panels[0]) for i in (1, 2)] + [figure.add_subplot(places[3])]
-    words, apart = [], []
+    words, apart, epsilons = [], [], {}
     for axes, method in zip(panels, METHODS, strict=False):
         noises = inputs.noises(f"seeds_{method}")
         table = drawing.both_orders(inputs.evaluation(f"seeds_{method}"))
+        epsilons[f"seeds_{method}"] = table["eps"]
         epochs, deltas = aligned(list(noises.values()))
         look = {"color": style.method_colour(method), "linestyle": style.method_line(method)}
         low, middle, high = np.nanmin(deltas, axis=0), np.nanmedian(deltas, axis=0), np.nanmax(deltas, axis=0)
         axes.fill_between(epochs, low, high, color=look["color"], alpha=0.3, linewidth=0)
         axes.plot(epochs, middle, **look)
-        drawing.log_axes(axes, "xy")
+        drawing.log_axes(axes, "xy" if epochs[-1] >= 100 * epochs[0] else "y")
         axes.set(xlabel="epoch", title=style.method_name(method))
         axes.tick_params(labelleft=axes is panels[0], which="both")
         # The most over the median: a spread of a few parts in a million has no place on an axis of deltas.
@@ -37,7 +38,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
             f"{style.method_name(method)}, {len(noises)} seeds: {drawing.between(table['delta_upper'])}, which is a"
             f" relative spread of {drawing.number(spread)}"
         )
-    panels[0].set_ylabel(rf"$\delta$ at $\varepsilon = {table['eps'].iloc[0]:g}$")
+    panels[0].set_ylabel(rf"$\delta$ at $\varepsilon = {drawing.common_epsilon(epsilons):g}$")
     seeds(panels[-1], pd.concat(apart, ignore_index=True))
     drawing.legend_below(figure, handles(), columns=3)
     return figure, (

@@ -17,6 +17,7 @@ EXPERIMENTS = {"staircase": "stairs_analytic", "ma": "stairs_ma", "pdp": "stairs
 
 def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     """Densities, one panel for each half-width; the narrowest on a linear axis, the others logarithmic."""
+    epsilon = drawing.common_epsilon({name: inputs.noises(name) for name in EXPERIMENTS.values()})
     noises = {method: drawing.by_half_width(inputs.noises(name)) for method, name in EXPERIMENTS.items()}
     widths = list(noises["adp"])
     wide = [f"r{i}" for i in range(1, len(widths))]
@@ -32,7 +33,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
                 noise,
                 color=style.method_colour(method),
                 linestyle=style.method_line(method),
-                label=style.method_name(method) + ("" if index else f": $E|x|$ = {u1:.4g}"),
+                label=style.method_name(method) + ("" if index else f": $E|x|$ = {u1:.4f}"),
                 **look,
             )
         if index:
@@ -40,12 +41,11 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         axes.set(xlabel="noise $x$ (sensitivities)", ylabel="density", xlim=(-width, width))
         axes.set_title(f"$r = {width:g}$")
     panels["r0"].legend(loc="upper right")
-    return drawing.finish(figure), caption(noises, widths)
+    return drawing.finish(figure), caption(noises, widths, epsilon)
 
 
-def caption(noises: dict, widths: list) -> str:
+def caption(noises: dict, widths: list, epsilon: float) -> str:
     """What is shown, and how near the ADP noise comes to the staircase in shape and in delta."""
-    epsilon = next(iter(noises["adp"].values()))[1].meta["spec"]["epsilon"]
     lines = []
     for width in widths:
         learned, analytic = noises["adp"][width][1], noises["staircase"][width][1]
@@ -56,7 +56,7 @@ def caption(noises: dict, widths: list) -> str:
             f" staircase's {deltas[1]}"
         )
     return (
-        f"Noise for one release at eps = {epsilon}, minimal L1 utility loss, on [-r, r]: learned with the ADP, MA and"
+        f"Noise for one release at eps = {epsilon:g}, minimal L1 utility loss, on [-r, r]: learned with the ADP, MA and"
         " PDP losses, and Geng's staircase cut at r and normalised. Between ADP noise and staircase, "
         + "; ".join(lines)
         + ". MA minimises a bound that holds for PDP too, so its noise is to be compared with PDP's."

@@ -16,7 +16,9 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     towers = inputs.noises("towers")
     models = drawing.trained(towers, "model")
     width = drawing.half_width(next(iter(towers.values())))
-    epsilon = next(iter(towers.values())).meta["spec"]["epsilon"]
+    epsilon = drawing.common_epsilon(
+        {name: inputs.noises(name) for name in ("towers", "stairs_adp", "stairs_analytic")}
+    )
     shown = {"staircase": drawing.by_half_width(inputs.noises("stairs_analytic"))[width][1]}
     shown |= {"adp": drawing.by_half_width(inputs.noises("stairs_adp"))[width][1]}
     shown |= {models[run]: noise for run, noise in towers.items()}
@@ -43,8 +45,10 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
         axes[-1].plot(
             distance, delta, label=style.method_name(name), linewidth=3 if name == "staircase" else 1.2, **look
         )
-    axes[-1].set(xlabel="$|q(D) - q(D')|$ (sensitivities)", ylabel=rf"$\delta$ at $\varepsilon = {epsilon}$")
+    axes[-1].set(xlabel="$|q(D) - q(D')|$ (sensitivities)", ylabel=rf"$\delta$ at $\varepsilon = {epsilon:g}$")
+    ticks = [tick for tick in axes[-1].get_yticks() if 0 <= tick <= 1]
     axes[-1].set_ylim(top=1.5 * axes[-1].get_ylim()[1])
+    axes[-1].set_yticks(ticks)
     axes[-1].legend(loc="upper left", fontsize="x-small", ncols=1)
     for letter, panel in zip("abc", axes, strict=False):
         style.panel_letter(panel, letter)
@@ -65,7 +69,7 @@ def caption(epsilon: float, words: list, shifts: dict, towers: dict, models: dic
     safe = [style.method_name(name) for name, is_worse in worse.items() if not is_worse]
     names = drawing.listing(style.method_name(models[run]) for run in towers)
     return (
-        f"Noise for one release at eps = {epsilon}, ADP loss, L1, not held to fall from the centre ({names}), with"
+        f"Noise for one release at eps = {epsilon:g}, ADP loss, L1, not held to fall from the centre: {names}; with"
         " the truncated staircase behind, and delta when two neighbouring results differ by less than the sensitivity."
         f" {'; '.join(words)}. Largest delta at a distance below the sensitivity, so protecting differences of exactly"
         f" 0 or 1 sensitivity only: {drawing.listing(unsafe)}. Largest at the sensitivity itself:"

@@ -99,7 +99,7 @@ def sentence(table: pd.DataFrame, ratios: dict, key: str) -> str:
     better = [f"{value:g}" for value, ratio in known.items() if ratio.max() < 1]
     return (
         f"delta over the Gaussian's {drawing.between(everything)} (median {drawing.number(np.median(everything))}),"
-        f" below it throughout at {key} = {drawing.listing(better)}; {left_out}"
+        f" below it throughout {f'at {key} = {drawing.listing(better)}' if better else f'at no {key}'}; {left_out}"
     )
 
 

@@ -14,6 +14,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     gaussian = inputs.frontier("gaussian")
     figure, axes = plt.subplots(2, 3, figsize=(style.WIDTH, 5.6), sharex="row", sharey=True)
     words, ns = [], set()
+    names = [f"sweep_{method}_{loss}" for loss in LOSSES for method in METHODS]
+    epsilon = drawing.common_epsilon({name: inputs.frontier(name)["eps"] for name in names})
     for row, loss in enumerate(LOSSES):
         for column, method in enumerate(METHODS):
             table = inputs.frontier(f"sweep_{method}_{loss}")
@@ -29,7 +31,7 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
             counts = table["status"].value_counts()
             parts = ", ".join(f"{counts.get(name, 0)} {name}" for name in ("frontier", "dominated", "collapsed"))
             words.append(f"{method.upper()} {loss.upper()}: {parts}")
-        axes[row, 0].set_ylabel(rf"$\delta$ at $\varepsilon = {table['eps'].iloc[0]:g}$")
+        axes[row, 0].set_ylabel(rf"$\delta$ at $\varepsilon = {epsilon:g}$")
     cross = drawing.entry("collapsed", linestyle="none", marker="x")
     handles = [*drawing.compositions_handles(ns), *drawing.frontier_handles(line=False), cross]
     drawing.legend_below(figure, handles, columns=4)

@@ -73,6 +73,24 @@ def trained(noises: Mapping[str, NoiseFile], name: str) -> dict[str, Any]:
     return {run: noise.meta["spec"][name] for run, noise in noises.items()}
 
 
+def common_epsilon(by_experiment: Mapping[str, Iterable[float] | Mapping[str, NoiseFile]]) -> float:
+    """The one epsilon of all that a figure compares, by experiment: epsilons of its table, or its noises.
+
+    Noises have the epsilon that they were trained for, staircases the one they were made for. Raises ``ValueError``
+    where there are several: a figure must not compare noises for one epsilon with noises for another.
+    """
+    found = {}
+    for name, values in by_experiment.items():
+        if isinstance(values, Mapping):
+            values = [noise.meta["spec"].get("epsilon", noise.weights[0]) for noise in values.values()]
+        found[name] = sorted({float(value) for value in values})
+    every = {value for values in found.values() for value in values}
+    if len(every) != 1:
+        parts = "; ".join(f"{name} has {listing(f'{value:g}' for value in values)}" for name, values in found.items())
+        raise ValueError(f"epsilon: this figure compares noises for one epsilon, and {parts}")
+    return every.pop()
+
+
 def single_delta(noise: NoiseFile, epsilon: float, shift: int | None = None) -> float:
     """The evaluator's upper bound for one release of an additive noise, at ``epsilon`` exactly.
 
