@@ -24,14 +24,40 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from optnoise.envelope_programs import Cap, Certificate, Problem, Space, discretise, solve_program
 
-MARGIN = 1e-13
-"""Subtracted from curves: more than all rounding between a curve and the masses of its pair."""
+U = 2.0**-53
+MOST_RATIO = 40.0  # log-ratios that are looked at; beyond, the curve is taken to be 0
+
+
+class Pair(NamedTuple):
+    """A pair (F_A, F_B) of distributions with finitely many likelihood ratios, as exact real numbers.
+
+    At the ratio gamma_j = ``gamma[j]`` F_B has mass ``right[j]`` and F_A gamma_j times as much; at 1/gamma_j F_A has
+    mass ``left[j]`` and F_B gamma_j times as much. All else of both is at one more point, of a ratio near 1.
+    """
+
+    gamma: np.ndarray  # (J,), rising, above 1
+    right: np.ndarray
+    left: np.ndarray
+
+    def first(self, order: str) -> np.ndarray:
+        """Masses, (2J + 1,) by rising ratio, none above those of the order's first distribution."""
+        high, low = (self.right, self.left) if order == "A/B" else (self.left, self.right)
+        high = self.gamma * high * (1 - 4 * U)
+        rest = 1 - (high.sum() + low.sum()) * (1 + (2 * len(high) + 16) * U)
+        return np.concatenate([low[::-1], [max(0.0, rest - U)], high])
+
+    def second(self, order: str) -> np.ndarray:
+        """Masses, (2J + 1,), none below those of the order's second distribution."""
+        high, low = (self.right, self.left) if order == "A/B" else (self.left, self.right)
+        low = self.gamma * low * (1 + 4 * U)
+        rest = 1 - (high.sum() + low.sum()) * (1 - (2 * len(high) + 16) * U)
+        return np.concatenate([low[::-1], [rest + U], high])
 
 
 @dataclass(frozen=True)
@@ -48,20 +74,20 @@ class Envelope:
     curves: dict[str, np.ndarray]
 
     @cached_property
-    def atoms(self) -> tuple[np.ndarray, np.ndarray]:
-        """(F_A, F_B): masses at log-ratios step * (-J..J), no mass at infinity; a finite pair for the evaluator."""
-        ab = self.curves["A/B"]
-        return pair_of_curves(ab, self.curves.get("B/A", ab), self.step)
+    def pair(self) -> Pair:
+        """(F_A, F_B), whose curve is nowhere above this bound's."""
+        return pair_of_curves(self.curves["A/B"], self.curves.get("B/A", self.curves["A/B"]), self.step)
+
+    def atoms(self, order: str) -> tuple[np.ndarray, np.ndarray]:
+        """(first, second): a finite pair for the evaluator, in the order asked for, at least as private as F."""
+        return self.pair.first(order), self.pair.second(order)
 
     def delta(self, epsilon: Any, compositions: int = 1) -> np.ndarray:
         """No noise of the class has a smaller delta(epsilon): the larger over the orders, by the evaluator."""
         from optnoise.accounting import delta_bounds
 
-        a, b = self.atoms
-        lower = np.asarray(delta_bounds(a, b, epsilon, compositions).lower)
-        if len(self.problem.orders) == 2:
-            lower = np.maximum(lower, delta_bounds(b, a, epsilon, compositions).lower)
-        return lower
+        lower = [delta_bounds(*self.atoms(order), epsilon, compositions).lower for order in self.problem.orders]
+        return np.max(lower, axis=0)
 
 
 def envelope(
@@ -94,22 +120,44 @@ def envelope(
     return Envelope(problem, utility, step, curves)
 
 
-def pair_of_curves(ab: np.ndarray, ba: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """(F_A, F_B) of the largest convex curve below the two half curves, on log-ratios step * (-J..J)."""
-    top = len(ab) - 1
-    gamma = np.exp(step * np.arange(-top, top + 1))
-    h = np.empty(2 * top + 1)
-    h[top:] = np.maximum(ab - MARGIN, 0.0)
-    h[-1] = 0.0
-    below = gamma[:top]
-    h[:top] = (1 - below) + below * np.maximum(ba[:0:-1] - MARGIN, 0.0)
-    h[0] = 1 - gamma[0]
-    h[top] = max(h[top], ba[0] - MARGIN, 0.0)
-    x = np.concatenate([[0.0], gamma])
-    y = lower_hull(x, np.concatenate([[1.0], h]))
-    slope = np.append(np.diff(y) / np.diff(x), 0.0)
-    second = np.maximum(np.diff(slope), 0.0)
-    return gamma * second, second
+def pair_of_curves(ab: np.ndarray, ba: np.ndarray, step: float) -> Pair:
+    """The pair of the largest convex curve below both half curves, (J + 1,) each, its rounding errors taken off.
+
+    Each half is made convex, and its second differences are the masses beyond ratio 1, in its own gamma: through
+    h(gamma) = 1 - gamma + gamma h(1/gamma) the lesser half would lose all digits of a small delta. The halves meet at
+    gamma = 1, where both bound the same h(1), in a convex corner if what they leave for ratio 1 is not negative;
+    v is the largest value there for which that holds.
+
+    Rounding: the pair is exact by definition, whatever its floats. Its curve is a sum of positive terms, evaluated at
+    every node to within a share ``slack`` and compared with the bounds, then scaled down to be below each of them; it
+    is convex, so that it is below their straight lines as well. What is left at ratio 1 differs between F_A and F_B by
+    the rounding of h(1); that it leaves the next node alone is what the second slack is for.
+    """
+    gamma = np.exp(step * np.arange(len(ab)))
+    nodes, gap = len(ab) - 1, gamma - 1
+    top = max(ab[0], ba[0], 0.0)
+    # The slopes on both sides of gamma = 1 and the mass left there: 1 - v + slope + slope >= 0.
+    steep = [(half[1:] / gap[1:], 1 / gap[1:]) for half in (ab, ba)]
+    if ab is ba:
+        v = ((2 * steep[0][0] + 1) / (2 * steep[0][1] + 1)).min()
+    else:
+        (rise, pull), (other_rise, other_pull) = steep
+        v = ((rise[:, None] + other_rise + 1) / (pull[:, None] + other_pull + 1)).min()
+    v = min(top, float(v))
+    slack = 32 * U * (nodes + 1 / min(1.0, step))
+    masses, fits = [], 1.0
+    for half in (ab, ba):
+        curve = np.concatenate([[v], np.maximum(half[1:], 0.0)])
+        curve[-1] = 0.0
+        slopes = np.append(np.diff(lower_hull(gamma, curve)) / np.diff(gamma), 0.0)
+        mass = np.maximum(np.diff(slopes), 0.0)
+        beyond = np.cumsum(mass[::-1])[::-1]
+        found = np.cumsum((np.diff(gamma) * beyond)[::-1])[::-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fits = min(fits, float(np.where(found > 0, np.append(top, curve[1:-1]) / found, 1.0).min()))
+        masses.append(mass)
+    fits *= (1 - slack) * (1 - 2 * slack / gap[1])
+    return Pair(gamma[1:], *(max(0.0, fits) * mass for mass in masses))
 
 
 @lru_cache(maxsize=1)
@@ -184,7 +232,7 @@ def _half_curve(
 def _highest_ratio(problem: Problem, space: Space, negligible: float = 1e-8) -> float:
     """A log-ratio beyond which the envelope is negligible (only the bound's strength depends on it)."""
     width = space.utility if problem.loss == "l1" else math.sqrt(space.utility)
-    high = problem.sensitivity / width
+    high = min(problem.sensitivity / width, MOST_RATIO / 2)
     low = high / 8
 
     def relevant(level: float) -> bool:
@@ -193,8 +241,8 @@ def _highest_ratio(problem: Problem, space: Space, negligible: float = 1e-8) -> 
             for order in problem.orders
         )
 
-    while relevant(high) and high < 20:
-        low, high = high, 1.5 * high
+    while high < MOST_RATIO and relevant(high):
+        low, high = high, min(1.5 * high, MOST_RATIO)
     for _ in range(5):
         middle = (low + high) / 2
         low, high = (middle, high) if relevant(middle) else (low, middle)

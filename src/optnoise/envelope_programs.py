@@ -60,6 +60,8 @@ class Problem:
             check_sampling_rate(self.q)
         if not self.half_width > 0:
             raise ValueError(f"half_width: {self.half_width!r} is not allowed; it must be positive")
+        if not 0 < self.sensitivity < math.inf:
+            raise ValueError(f"sensitivity: {self.sensitivity!r} is not allowed; it must be positive and finite")
 
     @classmethod
     def of(cls, grid: Grid, *, loss: str, pair: str = "additive", q: float | None = None) -> Problem:

@@ -91,10 +91,8 @@ def epsilon_lower(
     """
     from optnoise.accounting import epsilon_bounds
 
-    a, b = envelope(problem, utility, nodes=360, programs=40).atoms
-    plain = float(epsilon_bounds(a, b, delta, compositions).lower)
-    if len(problem.orders) == 2:
-        plain = max(plain, float(epsilon_bounds(b, a, delta, compositions).lower))
+    bound = envelope(problem, utility, nodes=360, programs=40)
+    plain = max(float(epsilon_bounds(*bound.atoms(order), delta, compositions).lower) for order in problem.orders)
     if effort is None:
         return plain
     first = plain_envelope(problem, utility, effort)

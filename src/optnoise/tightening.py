@@ -36,6 +36,7 @@ from optnoise.envelope_programs import Cap, Problem, certified_contradiction, di
 
 Curves = dict[str, np.ndarray]
 UNIT_ROUNDOFF = 2.0**-53
+MOST_EXPONENT = 600.0  # of a tilted mass; any tilt gives a bound
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,8 @@ def lattice_delta(bound: Envelope, epsilon: float, n: int) -> Callable[[Curves],
     size = 2 * n * top + 1
     length = next_fast_len(size, real=True)
     composed = step * np.arange(-n * top, n * top + 1)
+    # The masses below have ratios that are off e^losses by a few roundings each; an epsilon larger by more is safe.
+    epsilon = epsilon + 16 * UNIT_ROUNDOFF * (n + n * top * step + abs(epsilon))
     counted = composed > epsilon
     excess = composed[counted] - epsilon
     error_of_transform = 10 * (math.log2(length) + 2) * UNIT_ROUNDOFF
@@ -151,7 +154,8 @@ def lattice_delta(bound: Envelope, epsilon: float, n: int) -> Callable[[Curves],
     def tilt_of(masses: np.ndarray) -> float:
         mean = float(masses @ losses)
         spread = float(masses @ (losses - mean) ** 2)
-        return max(0.0, (epsilon / n - mean) / spread) if spread > 0 else 0.0
+        best = max(0.0, (epsilon / n - mean) / spread) if spread > 0 else 0.0
+        return min(best, MOST_EXPONENT / float(np.abs(losses - epsilon / n).max()))
 
     def prepare(tilt: float) -> tuple[np.ndarray, np.ndarray]:
         return np.exp(tilt * (losses - epsilon / n)), -np.expm1(-excess) * np.exp(-tilt * excess)
@@ -169,14 +173,18 @@ def lattice_delta(bound: Envelope, epsilon: float, n: int) -> Callable[[Curves],
         # Each entry is off by at most n e ||x||_2 + 4 n U + e ||c||_2 (Higham, section 24; |X| <= 1).
         error = (n + 1) * error_of_transform * (1 + 4 * n * error_of_transform) * 2
         value = float(c @ payoff) - error * float(payoff.sum())
-        return max(0.0, value) * total**n * (1 - 64 * n * top * UNIT_ROUNDOFF)
+        if value <= 0:
+            return 0.0
+        logarithm = math.log(value) + n * math.log(total)
+        lost = 64 * n * top + 8 * (abs(math.log(value)) + n * abs(math.log(total)))
+        return math.exp(min(0.0, logarithm)) * (1 - lost * UNIT_ROUNDOFF)
 
     states: tuple[list, list] = ([], [])
 
     def delta(curves: Curves) -> float:
-        a, b = pair_of_curves(curves["A/B"], curves.get("B/A", curves["A/B"]), step)
-        value = one_order(a, states[0])
-        return max(value, one_order(b[::-1], states[1])) if both else value
+        pair = pair_of_curves(curves["A/B"], curves.get("B/A", curves["A/B"]), step)
+        value = one_order(pair.first("A/B"), states[0])
+        return max(value, one_order(pair.first("B/A"), states[1])) if both else value
 
     return delta
 
@@ -215,7 +223,7 @@ def cap_at(
         return False
 
     low, high = float(curve[node]), 1.0
-    growth = max(0.05 * low, 1e-3 * float(curve[0]))
+    growth = max(0.05 * low, 1e-3 * float(curve[0]), 1e-6)
     while low + growth < 1.0:
         if not possible(low + growth):
             high = low + growth

@@ -1,6 +1,7 @@
 """Envelope bounds and their tightening: no noise lies below them, and what exists is never proven impossible."""
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from optnoise.accounting import delta_bounds
 from optnoise.baselines import staircase, truncated_gaussian, truncated_laplace, uniform
 from optnoise.certificates import hockey_stick, linear_program
-from optnoise.envelope import Envelope, envelope, lower_hull, pair_of_curves
+from optnoise.envelope import Envelope, Pair, envelope, lower_hull, pair_of_curves
 from optnoise.envelope_programs import Cap, Problem, certified_contradiction, discretise, quantised
 from optnoise.grid import Grid
 from optnoise.lower_bounds import delta_lower, epsilon_lower, impossible_region, utility_lower
@@ -28,6 +29,7 @@ NOISES = {
     "n = 1 optimum": linear_program(GRID, loss="l1", epsilon=0.3, delta=0.05).noise,
 }
 QUICK = Effort(programs=6, nodes=40, keys=5, slopes=8, rounds=2)
+LEAST = Effort(programs=4, nodes=24, keys=3, slopes=4, rounds=1)
 
 
 @lru_cache
@@ -116,7 +118,8 @@ def test_the_pair_of_a_curve_has_that_curve():
     curve = np.maximum(0.2 - 0.4 * (nodes - 1) + 0.2 * (nodes - 1) ** 2, 0.0)
     curve[-1] = 0.0
     curve = np.minimum.accumulate(curve)
-    a, b = pair_of_curves(curve, curve, step)
+    pair = pair_of_curves(curve, curve, step)
+    a, b = pair.first("A/B"), pair.second("A/B")
     assert a.sum() == pytest.approx(1, abs=1e-11)
     assert b.sum() == pytest.approx(1, abs=1e-11)
     hull = convex({"A/B": curve}, step)["A/B"]
@@ -125,19 +128,103 @@ def test_the_pair_of_a_curve_has_that_curve():
         assert hockey_stick(a, b, gamma) == pytest.approx(value, abs=3e-3)
 
 
+def exact_curve(pair: Pair, order: str, gamma: Fraction) -> Fraction:
+    """sum max(0, first - gamma second) of the pair, in rational arithmetic."""
+    ratios = [Fraction(g) for g in pair.gamma]
+    right, left = ([Fraction(m) for m in masses] for masses in (pair.right, pair.left))
+    high, low = (right, left) if order == "A/B" else (left, right)
+    first = [g * m for g, m in zip(ratios, high, strict=True)] + low
+    second = high + [g * m for g, m in zip(ratios, low, strict=True)]
+    first, second = [*first, 1 - sum(first)], [*second, 1 - sum(second)]
+    assert first[-1] >= 0 and second[-1] >= 0
+    return sum(max(Fraction(0), a - gamma * b) for a, b in zip(first, second, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    step=st.sampled_from([0.004, 0.05, 0.4, 1.3]),
+    steep=st.lists(st.floats(0, 12), min_size=2, max_size=25),
+    decades=st.floats(0, 40),
+    symmetric=st.booleans(),
+    seed=st.integers(0, 2**20),
+)
+def test_the_exact_curve_of_a_pair_is_nowhere_above_the_bounds(step, steep, decades, symmetric, seed):
+    """Bounds that fall over many decades, on lattices up to e^32: no rounding may show in the lesser order."""
+    rng = np.random.default_rng(seed)
+    falls = np.array(steep) * decades / sum(steep) if sum(steep) > 0 else np.zeros(len(steep))
+    ab = rng.random() * 10.0 ** -np.cumsum(falls)
+    ba = ab if symmetric else ab * 10.0 ** -(3 * rng.random(len(ab)))
+    for half in (ab, ba):
+        half[-1] = 0.0
+    pair = pair_of_curves(ab, ba, step)
+    nodes = [Fraction(float(g)) for g in np.exp(step * np.arange(len(ab)))]
+    for order, half in (("A/B", ab), ("B/A", ba)):
+        half = [max(ab[0], ba[0]), *half[1:]]
+        for gamma, value in zip(nodes, half, strict=True):
+            assert exact_curve(pair, order, gamma) <= Fraction(float(value))
+        for left, right, one, other in zip(nodes, nodes[1:], half, half[1:], strict=False):
+            middle = (Fraction(float(one)) + Fraction(float(other))) / 2
+            assert exact_curve(pair, order, (left + right) / 2) <= middle
+        exact = [g * Fraction(m) for g, m in zip(nodes[1:], pair.right if order == "A/B" else pair.left, strict=True)]
+        assert all(Fraction(m) <= e for m, e in zip(pair.first(order)[len(exact) + 1 :], exact, strict=True))
+        other_order = "B/A" if order == "A/B" else "A/B"
+        assert all(Fraction(m) >= e for m, e in zip(pair.second(other_order)[len(exact) - 1 :: -1], exact, strict=True))
+
+
 def test_the_pair_of_two_curves_stays_below_both():
-    """The order B/A is turned round into gamma < 1, and read back from there."""
+    """The lesser half is used for what it is worth."""
     step = 0.05
     nodes = np.exp(step * np.arange(30))
     ab, ba = np.maximum(0.2 - 0.25 * (nodes - 1), 0.0), np.maximum(0.2 - 0.1 * (nodes - 1), 0.0)
     ab[-1] = ba[-1] = 0.0
-    a, b = pair_of_curves(ab, ba, step)
-    assert a.sum() == pytest.approx(1, abs=1e-11) and b.sum() == pytest.approx(1, abs=1e-11)
-    for gamma, one, other in zip(nodes, ab, ba, strict=True):
-        # Where a curve is 0 its margin is cut off, and rounding is left.
-        assert hockey_stick(a, b, gamma) <= one + 1e-14
-        assert hockey_stick(b, a, gamma) <= other + 1e-14
-    assert hockey_stick(b, a, nodes[5]) == pytest.approx(ba[5], rel=0.1)
+    pair = pair_of_curves(ab, ba, step)
+    for order, half in (("A/B", ab), ("B/A", ba)):
+        a, b = pair.first(order), pair.second(order)
+        assert a.sum() == pytest.approx(1, abs=1e-11) and b.sum() == pytest.approx(1, abs=1e-11)
+        assert all(hockey_stick(a, b, gamma) <= value for gamma, value in zip(nodes, half, strict=True))
+    assert hockey_stick(pair.first("B/A"), pair.second("B/A"), nodes[5]) == pytest.approx(ba[5], rel=0.1)
+
+
+@pytest.mark.parametrize("q", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_steep_staircases_are_not_proven_impossible(loss, q):
+    """Noise far narrower than the sensitivity, whose delta at a large epsilon is next to nothing."""
+    grid = Grid(20.0, 1080)
+    cells = np.abs(np.arange(1080) - 539.5)
+    p = np.exp(-6.5 * np.ceil(np.maximum(cells - 0.5, 0) / 27))
+    p /= p.sum()
+    utility = float(p @ grid.cost(loss)) * 1.2
+    problem = Problem.of(grid, loss=loss, pair="subsampled", q=q)
+    pair = worst_case_pair(p, grid, pair="subsampled", q=q)
+    bound = envelope(problem, utility, programs=6, nodes=60)
+    for epsilon in (4.231, 6.6):
+        for n in (1, 2, 8):
+            delta = max(float(delta_bounds(*in_order(*pair, order), epsilon, n).upper) for order in ("A/B", "B/A"))
+            assert bound.delta(epsilon, n) <= delta
+    target = {"delta": 1e-30, "epsilon": 6.6, "compositions": 1, "effort": LEAST}
+    assert not prove_impossible(problem, utility, **target).impossible
+
+
+@pytest.mark.parametrize("utility", [0.03, 0.01, 0.001])
+@pytest.mark.parametrize("pair", ["additive", "subsampled"])
+def test_nothing_is_proven_to_have_a_delta_above_one(pair, utility):
+    problem = Problem(20.0, 1.0, "l1", pair, 1.0 if pair == "subsampled" else None)
+    for n in (1, 4):
+        found = prove_impossible(problem, utility, delta=1.0, epsilon=5.0, compositions=n, effort=LEAST)
+        assert not found.impossible and found.floor <= 1.0
+
+
+@pytest.mark.parametrize("half_width", [1.0, 2.0])
+@pytest.mark.parametrize("sensitivity", [1.0, 3.0])
+@pytest.mark.parametrize("pair", ["additive", "subsampled"])
+def test_short_ranges(pair, sensitivity, half_width):
+    """The uniform noise on the range bounds from above what is proven from below."""
+    problem = Problem(half_width, sensitivity, "l1", pair, 0.5 if pair == "subsampled" else None)
+    whole = min(1.0, sensitivity / (2 * half_width)) * (0.5 if pair == "subsampled" else 1.0)
+    bound = envelope(problem, half_width / 2, programs=6, nodes=48)
+    for n in (1, 2):
+        lower = bound.delta(1.0, n)
+        assert 0 <= lower <= 1 - (1 - whole) ** n + 1e-12
 
 
 def test_lower_hull_is_convex_and_below():
@@ -158,8 +245,7 @@ def test_lattice_composition_agrees_with_the_accountant(n, pair):
     found = lattice_delta(bound, 0.3, n)(bound.curves)
     expected = float(bound.delta(0.3, n))
     assert found == pytest.approx(expected, rel=2e-3)
-    a, b = bound.atoms
-    assert found <= max(delta_bounds(a, b, 0.3, n).upper, delta_bounds(b, a, 0.3, n).upper)
+    assert found <= max(delta_bounds(*bound.atoms(order), 0.3, n).upper for order in ("A/B", "B/A"))
 
 
 def test_raised_curves_stay_below_tangents():
@@ -253,6 +339,8 @@ def test_searches_bracket_a_gaussian():
         ({"pair": "triple"}, "pair: 'triple'"),
         ({"pair": "subsampled", "q": 1.5}, "q: 1.5"),
         ({"half_width": -1.0}, "half_width: -1.0"),
+        ({"sensitivity": 0.0}, "sensitivity: 0.0"),
+        ({"sensitivity": math.nan}, "sensitivity: nan"),
     ],
 )
 def test_bad_problems_are_named(arguments, message):
