@@ -37,6 +37,8 @@ MAX_BUCKETS = 10_000_000
 SUM_TOLERANCE = 1e-9
 SMALLEST = 5e-324
 """Not zero where a positive sum has underflowed."""
+LEAST_MASS = 1e-290
+"""Products with smaller masses would be rounded to whole multiples of the least float, by any share of themselves."""
 FAR = 0.4 * float(np.log(np.finfo(np.longdouble).max))
 """Twice as far, e^-x is still a normal number in extended precision (which is double on some machines)."""
 REACH = 4.5
@@ -69,6 +71,7 @@ class _Pair:
     log_total: float
     log_ratio: float
     slack: float
+    tiny: float  # A's mass of outcomes that ``atoms`` leaves out: counted in full above, not at all below
 
 
 def delta_bounds(
@@ -117,7 +120,8 @@ def delta_bounds_of_losses(
     if of_b > 1 + SUM_TOLERANCE:
         raise ValueError(f"losses: they give B a mass of {of_b:.6g}; masses times e^-losses must sum to at most 1")
     atoms = Atoms(losses[kept], masses[kept], xp.zeros_like(losses[kept]))
-    pair = _Pair(atoms, infinite, math.log1p(excess), 0.0, slack)
+    atoms, tiny = _without_tiny(atoms)
+    pair = _Pair(atoms, infinite, math.log1p(excess), 0.0, slack, tiny)
     return _delta_bounds(pair, epsilon, compositions, kind, buckets)
 
 
@@ -226,6 +230,7 @@ def _delta_bounds(pair: _Pair, epsilon: Any, compositions: int, kind: str, bucke
     if n > 1:
         one = _bounds_from_one_fold(pair, flat, n, kind, buckets)
         lower, upper = np.maximum(lower, one[0]), np.minimum(upper, one[1])
+    upper = upper + 1.01 * n * pair.tiny
     # One step further out: below 1e-308 a relative margin is lost to rounding.
     upper = np.clip(np.where(upper > 0, np.nextafter(upper * (1 + 4 * U), 2.0), 0.0), 0.0, 1.0)
     lower = np.nextafter(np.maximum(lower * (1 - 4 * U), floor[0]), 0.0)
@@ -422,7 +427,16 @@ def _pair_of_masses(a: Any, b: Any) -> _Pair:
     both = (a > 0) & (b > 0)
     a, b = a[both], b[both]
     losses, errors = loss_of_masses(a, b)
-    return _Pair(Atoms(losses, a, errors), infinite, log_a, log_a - log_b, slack_a + slack_b)
+    atoms, tiny = _without_tiny(Atoms(losses, a, errors))
+    return _Pair(atoms, infinite, log_a, log_a - log_b, slack_a + slack_b, tiny)
+
+
+def _without_tiny(atoms: Atoms) -> tuple[Atoms, float]:
+    """The atoms of at least ``LEAST_MASS``, and the sum of the others: products with those lose digits, or all."""
+    kept = atoms.masses >= LEAST_MASS
+    if kept.all().item():
+        return atoms, 0.0
+    return atoms.where(kept), atoms.masses[~kept].sum().item()
 
 
 def _vector(xp: Any, name: str, values: Any) -> Any:

@@ -386,7 +386,8 @@ def minimise_divergence(
         if fall.min() <= 0 or room <= 0:
             return math.inf
         a, b = first @ half, second @ half
-        total = float(b @ psi(a / b)[0]) + edge * float(edge_row @ half)
+        with np.errstate(over="ignore"):  # a step much too long has an infinite value, and is halved
+            total = float(b @ psi(a / b)[0]) + edge * float(edge_row @ half)
         return total - tau * (float(np.log(fall).sum()) + math.log(room))
 
     half = _interior(space, start, falls, cost)

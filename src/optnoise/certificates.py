@@ -238,5 +238,7 @@ def _mixed_to(noise: np.ndarray, delta: float, deltas: Any) -> np.ndarray:
 def _check_privacy(epsilon: float, delta: float) -> None:
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon: {epsilon!r} is not allowed; it must be finite and at least 0")
+    if epsilon > 700:
+        raise ValueError(f"epsilon: {epsilon!r} is not allowed here; e^epsilon must be a float64, so at most 700")
     if not 0 <= delta <= 1:
         raise ValueError(f"delta: {delta!r} is not allowed; it must be in [0, 1]")

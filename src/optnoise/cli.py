@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,11 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(arguments)
     try:
         given.run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
     except (ValueError, OSError, RuntimeError) as error:
         print(f"optnoise {given.command}: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
-    except BrokenPipeError:
-        raise SystemExit(0) from None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -97,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sample.add_argument("mechanism", metavar="MECHANISM", type=Path, help="a mechanism's .json or .csv file")
     sample.add_argument("--size", type=int, default=1, metavar="M", help="how many draws (default 1)")
-    sample.add_argument("--value", help="add the noise to this value and print the sums")
+    sample.add_argument("--value", metavar="V", help="add the noise to this value and print the sums")
     sample.add_argument("--round", action="store_true", help="round the value to the mechanism's grid first")
     sample.add_argument("--json", action="store_true", help="print a JSON list of exact fractions")
     sample.set_defaults(run=_sample)
@@ -114,8 +117,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _account(given: argparse.Namespace) -> None:
+    import numpy as np
+
     from optnoise.accounting import delta_bounds, epsilon_bounds
     from optnoise.pairs import ORDERS, in_order, worst_case_pair
+    from optnoise.shifts import deciding_shifts
 
     if given.pair == "subsampled" and given.q is None:
         raise ValueError("q: missing; the subsampled pair needs a sampling rate in (0, 1]")
@@ -130,19 +136,28 @@ def _account(given: argparse.Namespace) -> None:
     for index, p in enumerate(masses):
         if len(masses) > 1:
             print(f"noise {index + 1} of {len(masses)}", file=sys.stderr)
-        pair = worst_case_pair(p, grid, pair=given.pair, q=given.q)
+        shifts = deciding_shifts(p, grid.shift)
+        if len(shifts) > 1:
+            print(
+                f"the noise does not fall from one peak: bounding all {len(shifts)} differences up to the sensitivity",
+                file=sys.stderr,
+            )
         for order in ORDERS:
-            a, b = in_order(*pair, order)
+            pairs = (in_order(*worst_case_pair(p, grid, pair=given.pair, q=given.q, shift=k), order) for k in shifts)
             head = {"noise": index, "n": given.compositions, "order": order}
             if given.delta is None:
-                found = delta_bounds(a, b, given.epsilon, given.compositions, given.kind, given.buckets)
-                for epsilon, lower, upper in zip(given.epsilon, found.lower, found.upper, strict=True):
-                    values = {"epsilon": epsilon, "delta_lower": float(lower), "delta_upper": float(upper)}
-                    rows.append({**head, **values, "distinguishing": float(found.distinguishing)})
+                found = [
+                    delta_bounds(*ab, given.epsilon, given.compositions, given.kind, given.buckets) for ab in pairs
+                ]
+                lower, upper = (np.max([getattr(one, name) for one in found], axis=0) for name in ("lower", "upper"))
+                events = max(float(one.distinguishing) for one in found)
+                for at, epsilon in enumerate(given.epsilon):
+                    values = {"epsilon": epsilon, "delta_lower": float(lower[at]), "delta_upper": float(upper[at])}
+                    rows.append({**head, **values, "distinguishing": events})
             else:
-                found = epsilon_bounds(a, b, given.delta, given.compositions, given.buckets)
-                values = {"delta": given.delta, "epsilon_lower": found.lower, "epsilon_upper": found.upper}
-                rows.append({**head, **{name: float(value) for name, value in values.items()}})
+                found = [epsilon_bounds(*ab, given.delta, given.compositions, given.buckets) for ab in pairs]
+                values = {"delta": given.delta, "epsilon_lower": max(float(one.lower) for one in found)}
+                rows.append({**head, **values, "epsilon_upper": max(float(one.upper) for one in found)})
     _print_rows(rows, as_json=given.json)
 
 
@@ -167,6 +182,8 @@ def _sample(given: argparse.Namespace) -> None:
 
 
 def _info(given: argparse.Namespace) -> None:
+    import numpy as np
+
     from optnoise.backend import device_problem
     from optnoise.storage import load_noise, versions
 
@@ -175,7 +192,8 @@ def _info(given: argparse.Namespace) -> None:
         facts: dict[str, Any] = {**versions(), "backend": "cupy" if problem is None else f"numpy ({problem})"}
     elif given.file.suffix == ".npz":
         noise = load_noise(given.file)
-        facts = {"noises": len(noise.p), "cells": noise.x.size, "weights": noise.weights.tolist(), **noise.meta}
+        weights = [None if np.isnan(weight) else weight for weight in noise.weights.tolist()]
+        facts = {"noises": len(noise.p), "cells": noise.x.size, "weights": weights, **noise.meta}
     elif given.file.suffix not in (".json", ".csv") or not given.file.with_suffix(".json").is_file():
         raise ValueError(f"{given.file}: neither a noise file (.npz) nor a mechanism, which is a .json card and a .csv")
     else:
@@ -237,8 +255,8 @@ def _spacing(x: Any, path: Path) -> float:
 
     if x.size < 2:
         raise ValueError(f"{path}: has {x.size} value; a noise has at least 2")
-    if not np.all(np.isfinite(x)):
-        raise ValueError(f"{path}: x holds values that are not finite")
+    if not np.all(np.isfinite(x)) or np.abs(x).max() > 1e300:
+        raise ValueError(f"{path}: x holds values that are not finite, or beyond 1e300")
     width = (x[-1] - x[0]) / (x.size - 1)
     if not width > 0 or np.abs(x - (x[0] + width * np.arange(x.size))).max() > 1e-6 * width:
         raise ValueError(f"{path}: x is not evenly spaced, in rising order")
@@ -251,9 +269,10 @@ def _read_csv(path: Path) -> tuple[Any, Any]:
     from optnoise.storage import check_masses
 
     try:
-        with open(path, newline="") as stream:
+        with open(path, newline="", encoding="utf-8-sig") as stream:  # with or without a byte order mark
             reader = csv.DictReader(stream, skipinitialspace=True)
-            rows, header = list(reader), reader.fieldnames or []
+            reader.fieldnames = header = [name.strip() for name in reader.fieldnames or []]
+            rows = list(reader)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except (UnicodeDecodeError, csv.Error) as error:

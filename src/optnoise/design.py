@@ -73,7 +73,12 @@ def design(
                 f"delta: {delta!r} is not reached on {reach} with n = {compositions} and epsilon = {epsilon:g}; "
                 f"the least found is {high.delta:.3g}: widen the range, or allow a larger delta or epsilon"
             )
-    low_width = 0.5 * high.utility ** (1 / power)
+    narrowest = np.zeros(grid.cells)
+    narrowest[grid.half_cells - 1 : grid.half_cells + 1] = 0.5
+    least = _judged(narrowest, grid, loss, epsilon, compositions)
+    if least.delta <= target:
+        return least
+    low_width = max(0.5 * high.utility ** (1 / power), (1 + tolerance) * least.utility ** (1 / power))
     # Between widths delta falls about geometrically: aim where the logarithms say, never too near an end.
     low_log, high_log = 0.0, math.log(max(high.delta, 1e-300))
     while True:
@@ -87,7 +92,7 @@ def design(
             high, high_log = trial, math.log(max(trial.delta, 1e-300))
         else:
             low_width = low_width + share * (width - low_width)
-            low_log = math.log(trial.delta)
+            low_log = math.log(max(trial.delta, 1e-300))
 
 
 def analytic(grid: Grid, family: str, *, loss: str, epsilon: float, delta: float, compositions: int) -> Design | None:

@@ -10,8 +10,10 @@ The guarantee is computed for exactly the distribution that is drawn: weight / 2
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 import secrets
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ import numpy as np
 
 from optnoise.grid import Grid, utilities
 
+MOST_DIGITS = 300  # of a value; larger ones are no float64, and take for ever as text
 BITS = 52  # weights up to 2^52 are float64 integers, and so are their cumulative sums
 
 
@@ -42,7 +45,7 @@ class Mechanism:
             raise ValueError(f"weights: {len(self.weights)} weights do not fit the grid's {self.grid.cells} cells")
         if any(not isinstance(w, int) or isinstance(w, bool) or w < 0 for w in self.weights):
             raise ValueError("weights: every weight must be an integer, at least 0")
-        if not 1 <= self.bits <= BITS:
+        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 1 <= self.bits <= BITS:
             raise ValueError(f"bits: {self.bits!r} is not allowed; it must be an integer from 1 to {BITS}")
         if sum(self.weights) != 1 << self.bits:
             raise ValueError(f"weights: they sum to {sum(self.weights)}, and must sum to 2^{self.bits}")
@@ -69,6 +72,10 @@ class Mechanism:
         if p.shape != (grid.cells,):
             raise ValueError(f"p: shape {p.shape} does not fit the grid, which has {grid.cells} cells")
         check_masses(p, "p")
+        if np.abs(p - p[::-1]).max() > 1e-9 * p.max():
+            raise ValueError("p: the masses are not symmetric about the centre")
+        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= BITS:
+            raise ValueError(f"bits: {bits!r} is not allowed; it must be an integer from 1 to {BITS}")
         outwards = [Fraction(float(left)) + Fraction(float(right)) for left, right in zip(p[::-1], p, strict=True)]
         outwards = outwards[grid.half_cells :]  # from the centre outwards, both sides averaged
         total = sum(outwards)
@@ -118,10 +125,7 @@ class Mechanism:
         """
         if rounding not in (None, "nearest"):
             raise ValueError(f"rounding: {rounding!r} is not allowed; choose None or 'nearest'")
-        try:
-            exact = Fraction(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"value: {value!r} is not allowed; it must be a finite number") from None
+        exact = _exact(value)
         width = 2 * self.step
         steps = exact / width
         if rounding == "nearest":
@@ -142,7 +146,14 @@ class Mechanism:
         centres = [float(Fraction(2 * i + 1 - self.grid.cells) * self.step) for i in range(self.grid.cells)]
         write_table(path.with_name(f"{path.name}.csv"), ["x", "weight"], zip(centres, self.weights, strict=True))
         grid = {name: getattr(self.grid, name) for name in ("half_width", "cells", "sensitivity")}
-        write_json(path.with_name(f"{path.name}.json"), {**self.card, "grid": grid, "bits": self.bits})
+        whole = {**self.card, "grid": grid, "bits": self.bits, "weights sha256": self._digest()}
+        write_json(path.with_name(f"{path.name}.json"), whole)
+
+    def _digest(self) -> str:
+        """What ties a card to its weights and its grid."""
+        grid = self.grid
+        text = json.dumps([float(grid.half_width), grid.cells, float(grid.sensitivity), self.bits, self.weights])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def load(cls, path: str | Path) -> Mechanism:
@@ -158,7 +169,8 @@ class Mechanism:
         try:
             card = json.loads(card_path.read_text())
             grid, bits = Grid(**card.pop("grid")), card.pop("bits")
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            digest = card.pop("weights sha256", None)
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
             raise ValueError(f"{card_path}: not a mechanism's card ({type(error).__name__}: {error})") from None
         try:
             with open(weights_path, newline="") as stream:
@@ -166,24 +178,56 @@ class Mechanism:
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{weights_path}: not a table of weights ({type(error).__name__}: {error})") from None
         try:
-            return cls(grid, weights, bits, card)
+            mechanism = cls(grid, weights, bits, card)
         except ValueError as error:
             raise ValueError(f"{weights_path}: {error}") from None
+        if digest is not None and digest != mechanism._digest():
+            raise ValueError(
+                f"{card_path}: its guarantee is not of these weights on this grid; one of them was changed"
+            )
+        return mechanism
+
+
+def _exact(value: Any) -> Fraction:
+    """The number as a fraction of Python's own integers; NumPy's would overflow in what follows, and leak by it.
+
+    Raises ``ValueError`` for what is no finite number, and for text of more than ``MOST_DIGITS`` digits or powers.
+    """
+    fault = ValueError(f"value: {str(value)[:40]!r} is not allowed; it must be a finite number below 10^{MOST_DIGITS}")
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*[-+]?[0-9_.]+(?:/[0-9_]+|[eE]([-+]?[0-9]+))?\s*", value)
+        if found is None or len(value) > MOST_DIGITS or abs(int(found[1] or 0)) > MOST_DIGITS:
+            raise fault
+    elif isinstance(value, np.generic):
+        value = value.item()
+    try:
+        exact = Fraction(value)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        raise fault from None
+    if abs(exact) >= 10**MOST_DIGITS:
+        raise fault
+    return Fraction(int(exact.numerator), int(exact.denominator))
 
 
 def guarantee(
     mechanism: Mechanism, *, epsilon: float, compositions: int, pair: str = "additive", q: float | None = None
 ) -> dict[str, Any]:
-    """Bounds on the mechanism's delta in both orders, and its utilities, for its card (all by the evaluator)."""
+    """Bounds on the mechanism's delta in both orders, and its utilities, for its card (all by the evaluator).
+
+    They hold for answers that differ by any whole number of cells up to the sensitivity.
+    """
     from optnoise.accounting import delta_bounds
     from optnoise.pairs import ORDERS, in_order, worst_case_pair
+    from optnoise.shifts import deciding_shifts
 
     p = mechanism.masses
-    a, b = worst_case_pair(p, mechanism.grid, pair=pair, q=q)
-    orders = {}
-    for order in ORDERS:
-        bounds = delta_bounds(*in_order(a, b, order), epsilon, compositions=compositions)
-        orders[order] = {"delta_lower": float(bounds.lower), "delta_upper": float(bounds.upper)}
+    orders = {order: {"delta_lower": 0.0, "delta_upper": 0.0} for order in ORDERS}
+    for shift in deciding_shifts(p, mechanism.grid.shift):
+        pair_of_shift = worst_case_pair(p, mechanism.grid, pair=pair, q=q, shift=shift)
+        for order, worst in orders.items():
+            bounds = delta_bounds(*in_order(*pair_of_shift, order), epsilon, compositions=compositions)
+            worst["delta_lower"] = max(worst["delta_lower"], float(bounds.lower))
+            worst["delta_upper"] = max(worst["delta_upper"], float(bounds.upper))
     u1, u2 = utilities(p, mechanism.grid)
     used = np.flatnonzero(p)
     reach = float(abs(mechanism.grid.centres[used[0]]) + mechanism.grid.cell_width / 2)

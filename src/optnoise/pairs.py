@@ -20,27 +20,32 @@ PAIRS = ("additive", "subsampled")
 ORDERS = ("A/B", "B/A")
 
 
-def additive_pair(p: Any, grid: Grid) -> tuple[Any, Any]:
-    """(A, B) for one noisy release; ``p`` has shape (..., 2N), the results (..., 2N + k)."""
+def additive_pair(p: Any, grid: Grid, shift: int | None = None) -> tuple[Any, Any]:
+    """(A, B) for one noisy release; ``p`` has shape (..., 2N), the results (..., 2N + k).
+
+    shift: in cells, of answers that differ by less than the sensitivity; by default k, the sensitivity.
+    """
     xp = array_namespace(p)
     _check(p, grid)
-    padding = xp.zeros((*p.shape[:-1], grid.shift), dtype=p.dtype)
+    padding = xp.zeros((*p.shape[:-1], grid.shift if shift is None else shift), dtype=p.dtype)
     return xp.concatenate([p, padding], axis=-1), xp.concatenate([padding, p], axis=-1)
 
 
-def subsampled_pair(p: Any, grid: Grid, q: float) -> tuple[Any, Any]:
+def subsampled_pair(p: Any, grid: Grid, q: float, shift: int | None = None) -> tuple[Any, Any]:
     """(A, B) for one step of DP-SGD with sampling rate ``q`` in (0, 1] (Abadi et al. 2016)."""
     check_sampling_rate(q)
-    a, shifted = additive_pair(p, grid)
+    a, shifted = additive_pair(p, grid, shift)
     return a, (1.0 - q) * a + q * shifted
 
 
-def worst_case_pair(p: Any, grid: Grid, *, pair: str, q: float | None = None) -> tuple[Any, Any]:
-    """The pair named by ``pair``: ``additive`` (``q`` unused) or ``subsampled``."""
+def worst_case_pair(
+    p: Any, grid: Grid, *, pair: str, q: float | None = None, shift: int | None = None
+) -> tuple[Any, Any]:
+    """The pair named by ``pair``: ``additive`` (``q`` unused) or ``subsampled``; shift: see :func:`additive_pair`."""
     if pair == "additive":
-        return additive_pair(p, grid)
+        return additive_pair(p, grid, shift)
     if pair == "subsampled":
-        return subsampled_pair(p, grid, q)
+        return subsampled_pair(p, grid, q, shift)
     raise ValueError(f"pair: {pair!r} is not allowed; choose one of {', '.join(PAIRS)}")
 
 

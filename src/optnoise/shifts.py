@@ -13,6 +13,20 @@ from optnoise.accounting import delta_bounds
 EPS = float(np.finfo(float).eps)
 
 
+def deciding_shifts(p: np.ndarray, shift: int) -> list[int]:
+    """Shifts in cells, up to ``shift``, of which one leaks most, for noise ``p`` (2N,): the last, or else all.
+
+    For noise that rises to a peak and falls after it, the last decides. Take gamma >= 1 and the sum of
+    max(0, p_i - gamma p_(i-k)). Where i - k lies before the peak, p_(i-k) falls as k grows, so that the terms rise;
+    where it lies after the peak, p_i <= p_(i-k) and there is no term. The order B/A is the same on the mirror image,
+    gamma < 1 is the other order, and both orders of the subsampled pair are these sums at another gamma. So the last
+    shift's pair is the most informative (Blackwell), and stays so under composition.
+    """
+    rises = np.sign(np.diff(p))
+    rises = rises[rises != 0]
+    return [shift] if (np.diff(rises) <= 0).all() else list(range(1, shift + 1))
+
+
 def shifted_delta(p: np.ndarray, shift: int, *, epsilon: float, n: int, buckets: int) -> tuple[float, float]:
     """Bounds on the delta of noise ``p`` (2N,) between answers ``shift`` cells apart; both orders are equal."""
     nothing = np.zeros(shift)

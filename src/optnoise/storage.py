@@ -110,6 +110,8 @@ def load_noise(path: str | os.PathLike) -> NoiseFile:
         if name not in arrays:
             raise DamagedFile(f"{path}: has no array {name!r}; a noise file holds x (2N,) and p (W, 2N)")
     x, p = arrays["x"], np.atleast_2d(arrays["p"])
+    if not (np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer)):
+        raise DamagedFile(f"{path}: x has type {x.dtype}; it must hold real numbers")
     if x.ndim != 1 or p.ndim != 2 or p.shape[1] != x.size:
         raise DamagedFile(f"{path}: p has shape {p.shape}, which does not fit x with shape {x.shape}")
     if p.size == 0:
@@ -122,6 +124,8 @@ def load_noise(path: str | os.PathLike) -> NoiseFile:
         meta = json.loads(str(arrays.get("meta", "{}")))
     except json.JSONDecodeError as error:
         raise DamagedFile(f"{path}: meta is not JSON ({error})") from None
+    if not isinstance(meta, dict) or not isinstance(meta.get("grid", {}), dict):
+        raise DamagedFile(f"{path}: meta, or its grid, is no JSON object")
     history = {name.removeprefix("history_"): values for name, values in arrays.items() if name.startswith("history_")}
     weights = np.asarray(arrays.get("weights", np.full(len(p), np.nan)))
     return NoiseFile(x=x, p=p, weights=weights, history=history, meta=meta)
@@ -138,7 +142,8 @@ def check_masses(p: np.ndarray, name: str) -> None:
     if np.any(p < 0):
         row, column = np.argwhere(p < 0)[0]
         raise ValueError(f"{name}: mass {column} of noise {row} is {p[row, column]}; masses must be at least 0")
-    sums = p.sum(axis=-1)
+    with np.errstate(over="ignore"):
+        sums = p.sum(axis=-1)
     worst = int(np.argmax(np.abs(sums - 1)))
     if abs(sums[worst] - 1) > SUM_TOLERANCE:
         total = float(sums[worst])

@@ -309,6 +309,19 @@ def test_a_lattice_step_beyond_the_range_of_exp_is_no_overflow():
     assert coarse.lower <= fine.upper and fine.lower <= coarse.upper <= 1
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_masses_of_a_few_least_floats(n):
+    """Products with them are rounded to whole multiples of the least float: neither bound may rest on that."""
+    least, count = 5e-324, 2000
+    a, b = np.append(1.0, np.full(count, 2 * least)), np.append(1.0, np.full(count, least))
+    for epsilon in (0.3, 0.5):
+        one = count * (2 - Fraction(math.exp(epsilon))) * Fraction(least)
+        bounds = delta_bounds(a, b, epsilon, n)
+        assert Fraction(bounds.lower) <= n * one and one <= Fraction(bounds.upper)
+        many = delta_bounds(a, b, np.linspace(epsilon, 2, 30), n)
+        assert Fraction(many.lower[0]) <= n * one and one <= Fraction(many.upper[0])
+
+
 @pytest.mark.parametrize("buckets", [15, 0, 10_000_001, 99_999_999_999_999, 20.0, True])
 def test_buckets_out_of_range_are_refused(buckets):
     with pytest.raises(

@@ -16,7 +16,7 @@ from optnoise.accounting import delta_bounds
 from optnoise.baselines import staircase, truncated_gaussian
 from optnoise.grid import Grid
 from optnoise.mechanism import BITS, Mechanism, guarantee
-from optnoise.pairs import subsampled_pair
+from optnoise.pairs import additive_pair, subsampled_pair
 
 GRID = Grid(5, 40)
 GAUSSIAN = Mechanism.from_masses(truncated_gaussian(GRID, 1.5), GRID)
@@ -106,7 +106,40 @@ def test_rounding_does_not_raise_the_sensitivity(value: Fraction, change: Fracti
     assert abs(rounded(value + change) - rounded(value)) <= 1
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, "x", None])
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.uint8(200),
+        np.int8(100),
+        np.int16(5000),
+        np.int32(2 * 10**8),
+        np.int64(2**62),
+        np.uint64(2**63),
+        np.float32(1.5),
+    ],
+)
+@pytest.mark.parametrize("rounding", [None, "nearest"])
+def test_numpy_numbers_release_as_pythons_do(value: np.generic, rounding: str | None) -> None:
+    """Their arithmetic would overflow, in a way that depends on the noise drawn."""
+    for _ in range(50):
+        released = GAUSSIAN.release(value, rounding=rounding)
+        assert abs(released - Fraction(value.item())) <= GRID.half_width
+        assert type(released.numerator) is int and math.gcd(released.numerator, released.denominator) == 1
+
+
+def test_the_guarantee_holds_for_every_smaller_difference() -> None:
+    """Peaks one sensitivity apart hide a difference of exactly that, and of nothing less."""
+    grid = Grid(3, 12)
+    p = np.zeros(12)
+    p[[0, 2, 4, 6]] = p[[5, 7, 9, 11]] = 1 / 8
+    p = (p + p[::-1]) / 2
+    mechanism = Mechanism.from_masses(p, grid)
+    found = guarantee(mechanism, epsilon=0.3, compositions=1)
+    worst = max(delta_bounds(np.append(p, [0] * k), np.append([0] * k, p), 0.3).lower for k in (1, 2))
+    assert found["delta"] >= worst > delta_bounds(*additive_pair(p, grid), 0.3).upper
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "x", None, "1/0", "1e400", "1e999999999", "9" * 5000, 10**301])
 def test_release_refuses_what_is_no_number(value: object) -> None:
     with pytest.raises(ValueError, match=r"^value: .* it must be a finite number"):
         GAUSSIAN.release(value, rounding="nearest")
@@ -124,6 +157,13 @@ def test_files_read_back(tmp_path) -> None:
     [
         ("m.json", "{", "m.json: not a mechanism's card"),
         ("m.json", '{"bits": 52}', "m.json: not a mechanism's card"),
+        ("m.json", '{"grid": {"half_width": 1e999, "cells": 40}, "bits": 52}', "m.json: not a mechanism's card"),
+        ("m.json", '{"grid": {"half_width": 5, "cells": 40}, "bits": 52.0}', "m.csv: bits: 52.0 is not allowed"),
+        (
+            "m.json",
+            '{"grid": {"half_width": 10, "cells": 40}, "bits": 52, "weights sha256": "0"}',
+            "m.json: its guarantee is not of these weights on this grid",
+        ),
         ("m.csv", "x,weight\n0,a\n", "m.csv: not a table of weights"),
         ("m.csv", "x,weight\n0,1\n", "m.csv: weights: 1 weights do not fit the grid's 40 cells"),
         ("m.csv", "x,weight\n" + "0,1\n" * 40, r"m.csv: weights: they sum to 40, and must sum to 2\^52"),
