@@ -14,9 +14,9 @@ FAST = {"tolerance": 0.05, "growth": 3.0}
 
 
 @pytest.mark.parametrize("loss", ["l1", "l2"])
-@pytest.mark.parametrize(("n", "epsilon", "delta"), [(1, 0.5, 1e-3), (4, 1.0, 1e-3)])
+@pytest.mark.parametrize(("n", "epsilon", "delta"), [(1, 0.5, 1e-3), (4, 1.0, 1e-2)])
 def test_the_requirement_is_met_by_less_than_a_gaussian_needs(n: int, epsilon: float, delta: float, loss: str) -> None:
-    grid = Grid(20, 80)
+    grid = Grid(30, 120)
     goal = {"epsilon": epsilon, "delta": delta, "compositions": n}
     found = design(grid, loss=loss, **goal, **FAST)
     assert delta_bounds(*additive_pair(found.noise, grid), epsilon, n).upper <= delta
