@@ -72,6 +72,10 @@ onstart:
         workflow.scheduler.job_rate_limiter = None
 
 
+onerror:
+    print("What is finished is kept: run the same command again to go on.", file=sys.stderr)
+
+
 rule all:
     default_target: True
     input:
@@ -80,3 +84,5 @@ rule all:
         "results/claims.md",
         "results/report.rst",
         [f"results/mechanisms/{name}.json" for name in settings["mechanisms"]],
+    message:
+        "Everything is built: results/figures, results/claims.md, results/mechanisms"

@@ -95,3 +95,5 @@ rule make_mechanism:
 rule mechanism:
     input:
         [f"results/mechanisms/{name}.json" for name in settings["mechanisms"]],
+    message:
+        "The mechanisms are in results/mechanisms"

@@ -24,6 +24,7 @@ class Reporter:
         self._log = log
         self._start = time.monotonic()
         self._last_line = -LINE_SECONDS
+        self._first: tuple[int, float] | None = None
         self._bar = None
 
     def say(self, text: str) -> None:
@@ -44,9 +45,14 @@ class Reporter:
         now = time.monotonic() - self._start
         if now - self._last_line >= LINE_SECONDS:
             self._last_line = now
-            left = now / step * (steps - step) if step else float("nan")
             text = " ".join(f"{name} {value}" for name, value in values.items())
-            line = f"{self.title}: {step}/{steps} {text} {left:.0f} s left at most"
+            line = f"{self.title}: {step}/{steps} {text}"
+            # The first steps are those that compile and allocate: they say nothing of the rest.
+            if self._first is None:
+                self._first = (step, now)
+            elif step > self._first[0]:
+                left = (now - self._first[1]) / (step - self._first[0]) * (steps - step)
+                line += f" {left:.0f} s left at most"
             self.say(line)
             if not sys.stderr.isatty() and now >= LINE_SECONDS:
                 print(line, file=sys.stderr, flush=True)

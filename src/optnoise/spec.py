@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from optnoise.grid import Grid
 from optnoise.pairs import ORDERS, PAIRS, check_sampling_rate
@@ -58,6 +61,18 @@ class TrainSpec:
     early_stop: bool = True
 
     def __post_init__(self) -> None:
+        if isinstance(self.weights, str) or not isinstance(self.weights, Sequence | np.ndarray):
+            raise ValueError(f"weights: {self.weights!r} is not allowed; give a list of numbers")
+        for name in ("epsilon", "minimum_weight", "learning_rate", "learning_rate_factor", "slope"):
+            _check_number(name, getattr(self, name))
+        for name in ("q", "decay_half_life", "decay_epochs"):
+            if getattr(self, name) is not None:
+                _check_number(name, getattr(self, name))
+        for name in ("monotone", "early_stop"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; it must be true or false")
+        for weight in self.weights:
+            _check_number("weights", weight)
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
         _ = self.grid  # checks half_width, cells and sensitivity
         for name, allowed in (
@@ -89,8 +104,12 @@ class TrainSpec:
                 raise ValueError(f"{name}: {value!r} is not allowed; it must be positive and finite")
         if not self.weights or any(not math.isfinite(w) or w < 0 for w in self.weights):
             raise ValueError(f"weights: {list(self.weights)!r} is not allowed; give finite numbers, at least 0")
-        if self.decay_half_life is not None and not self.decay_half_life > 0:
-            raise ValueError(f"decay_half_life: {self.decay_half_life!r} is not allowed; it must be positive")
+        if self.decay_half_life is not None and not 0 < self.decay_half_life < math.inf:
+            raise ValueError(
+                f"decay_half_life: {self.decay_half_life!r} is not allowed; it must be positive and finite"
+            )
+        if self.decay_epochs is not None and not self.decay_epochs >= 0:
+            raise ValueError(f"decay_epochs: {self.decay_epochs!r} is not allowed; it must be at least 0")
 
     @property
     def grid(self) -> Grid:
@@ -114,6 +133,11 @@ class TrainSpec:
             allowed = ", ".join(cls.__dataclass_fields__)
             raise ValueError(f"{unknown[0]}: unknown training parameter; allowed are {allowed}")
         return cls(**values)
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        raise ValueError(f"{name}: {value!r} is not allowed; it must be a number")
 
 
 def canonical_json(value: Any) -> str:
