@@ -53,6 +53,13 @@ MUTATIONS = (
         ("test_accounting_faults.py::test_distinguishing_mass_counts_once",),
     ),
     Mutation(
+        "tiny masses left out of the upper bound",
+        "accounting.py",
+        "upper = upper + 1.01 * n * pair.tiny",
+        "upper = upper + 0.0 * n * pair.tiny",
+        ("test_accounting_faults.py::test_masses_of_a_few_least_floats",),
+    ),
+    Mutation(
         "basic composition forgets the number of rounds",
         "accounting.py",
         "return lower, n * upper * math.exp",
@@ -372,6 +379,13 @@ MUTATIONS = (
         "if (y[m] - y[p]) * (x[i] - x[p]) < (y[i] - y[p]) * (x[m] - x[p]):",
         "if (y[m] - y[p]) * (x[i] - x[p]) > (y[i] - y[p]) * (x[m] - x[p]):",
         ("test_certificates_envelope.py::test_lower_hull_is_convex_and_below",),
+    ),
+    Mutation(
+        "smaller differences not looked at",
+        "shifts.py",
+        "return [shift] if (np.diff(rises) <= 0).all()",
+        "return [shift] if (np.diff(rises) <= 2).all()",
+        ("test_mechanism.py::test_the_guarantee_holds_for_every_smaller_difference",),
     ),
     # --- the mechanism that is drawn from --------------------------------------------------------------------------
     Mutation(
