@@ -87,13 +87,12 @@ def train(
     by default OMP_NUM_THREADS, else the processors that this process may use. The result does not depend on it.
     Raises ``ValueError`` for a bad argument and ``RuntimeError`` for ``cupy`` without a device.
     """
-    began = time.monotonic()
     xp = np if spec.optimiser == "lbfgs" and backend == "auto" else backends.resolve(backend)
     if spec.optimiser == "lbfgs" and xp is not np:
         raise ValueError(f"backend: {backend!r} is not allowed; lbfgs computes on the host, use numpy or auto")
     if xp is np:
         keep_freed_memory()
-    log = Log(spec, progress, began)
+    log = Log(spec, progress, time.monotonic())
     saved = Checkpoint(spec, xp.__name__, checkpoint, checkpoint_seconds)
     run = _train_adam if spec.optimiser == "adam" else _train_lbfgs
     p, history, status, epochs = run(spec, xp, log, saved, threads or _threads())
@@ -110,7 +109,6 @@ def train(
         "backend": xp.__name__,
         "status": status,
         "epochs": epochs,
-        "seconds": round(time.monotonic() - began, 3),
     }
     return Trained(spec.grid.centres, p, np.asarray(spec.weights), history, meta)
 
