@@ -146,7 +146,7 @@ def pair_of_curves(ab: np.ndarray, ba: np.ndarray, step: float) -> Pair:
     v = min(top, float(v))
     slack = 32 * U * (nodes + 1 / min(1.0, step))
     masses, fits = [], 1.0
-    for half in (ab, ba):
+    for half in (ab,) if ab is ba else (ab, ba):
         curve = np.concatenate([[v], np.maximum(half[1:], 0.0)])
         curve[-1] = 0.0
         slopes = np.append(np.diff(lower_hull(gamma, curve)) / np.diff(gamma), 0.0)
@@ -157,7 +157,8 @@ def pair_of_curves(ab: np.ndarray, ba: np.ndarray, step: float) -> Pair:
             fits = min(fits, float(np.where(found > 0, np.append(top, curve[1:-1]) / found, 1.0).min()))
         masses.append(mass)
     fits *= (1 - slack) * (1 - 2 * slack / gap[1])
-    return Pair(gamma[1:], *(max(0.0, fits) * mass for mass in masses))
+    right, left = (max(0.0, fits) * masses[i] for i in (0, -1))
+    return Pair(gamma[1:], right, left)
 
 
 @lru_cache(maxsize=1)
