@@ -10,7 +10,7 @@ from optnoise.storage import read_table
 
 LEARNED = {"l1": ("sweep_adp_l1", "range_learned"), "l2": ("sweep_adp_l2", "range_learned")}
 COLUMNS = 4
-DECADES = 5  # below the largest delta shown, panels end
+DECADES = 9  # below the largest delta shown, panels end
 REGION = "#d9d9d9"
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from optnoise import drawing, style
 from optnoise.figures import Inputs, run
+from optnoise.spec import TrainSpec
 
 LOSSES = {"l1": "$E|x|$ (sensitivities)", "l2": r"$\sqrt{E\,x^2}$ (sensitivities)"}
 
@@ -64,8 +65,8 @@ def gain(learned: pd.DataFrame, sweep: pd.DataFrame, noises: dict) -> pd.DataFra
     """The learned rows with ``ratio``: their w u + delta over that of the sweep's noise for the same n and weight w."""
     keys = ["n", "weight", "decay"]
     both = learned.merge(sweep[sweep["status"] != "collapsed"], on=keys, how="left", suffixes=("", "_fixed"))
-    spec = {run: noise.meta["spec"] for run, noise in noises.items()}
-    weight = [drawing.final_weight(spec[row.run], row.weight) for row in both.itertuples()]
+    of_row = [drawing.noise_of(noises, row) for row in both.itertuples()]
+    weight = [TrainSpec(**noise.meta["spec"]).final_weights[index] for noise, index in of_row]
     utility = {"l1": "u1", "l2": "u2"}
     losses = [
         [w * getattr(row, utility[row.loss] + end) + getattr(row, "delta_upper" + end) for end in ("", "_fixed")]

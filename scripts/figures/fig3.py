@@ -13,6 +13,7 @@ from optnoise.storage import NoiseFile
 
 PANELS = {"a": ("adp", "l1"), "b": ("adp", "l2"), "d": ("ma", "l1"), "e": ("ma", "l2")}
 REACH = 4  # root mean squares of the noise that panel c shows on either side
+DECADES = {"panel": 12, "strip": 4}  # of delta below the largest, and of its ratio below 1: there axes end
 PLACES = {"a": (0, 0), "b": (0, 1), "c": (0, 2), "d": (1, 0), "e": (1, 1), "f": (1, 2)}
 
 
@@ -55,7 +56,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     caption = (
         f"Utility loss against delta at eps = {trained} (f: as listed) of learned noise, non-dominated noises only,"
         " beside truncated Gaussians on the same range (dotted: running minimum over sigma), upper bounds of the larger"
-        " order. Axes cover the learned noises; figures 7 and 9 show the Gaussians' whole range and every noise."
+        f" order. Axes cover the learned noises, but no more than {DECADES['panel']} decades of delta and"
+        f" {DECADES['strip']} below a ratio of 1; figures 7 and 9 show the Gaussians' whole range and every noise."
         " Strips: delta over the truncated Gaussian's at equal utility loss, below 1 where learned noise is better. "
         + " ".join(words)
     )
@@ -80,6 +82,9 @@ def frontiers(panel: plt.Axes, strip: plt.Axes, table: pd.DataFrame, gaussian: p
     drawing.frame(panel, shown["utility"], shown["delta_upper"])
     drawing.at_most_one(panel)
     strip.axhline(1.0, color="black", linewidth=0.6)
+    for axes, decades in ((panel, DECADES["panel"]), (strip, DECADES["strip"])):
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(bottom=max(bottom, 10.0**-decades * (top if axes is panel else 1)))
     if shown.empty:
         drawing.note(panel, "every noise collapsed")
     if not any(np.isfinite(ratio).any() for ratio in ratios.values()):
@@ -131,7 +136,10 @@ def shape(panel: plt.Axes, strip: plt.Axes, inputs: Inputs) -> str:
     drawing.draw_steps(strip, ratio, edges, color=colour, linewidth=0.9)
     strip.axhline(1.0, color="black", linewidth=0.6)
     strip.set(xlabel="noise $x$ (sensitivities)", ylabel="density ratio")
-    drawing.log_axes(strip, "y")
+    if np.nanmax(ratio) > 2 * np.nanmin(ratio):
+        drawing.log_axes(strip, "y")
+    else:
+        strip.ticklabel_format(axis="y", useOffset=False)
     panel.set_xlim(-reach, reach)
     return (
         f"n = {n}, the middle noise of the L2 frontier (rms {drawing.number(rows['rms'].iloc[middle])}) and the"

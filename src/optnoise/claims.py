@@ -21,7 +21,6 @@ from optnoise.drawing import (
     both_orders,
     by_half_width,
     evenly,
-    final_weight,
     listing,
     noise_of,
     number,
@@ -30,6 +29,7 @@ from optnoise.drawing import (
 from optnoise.figures import Inputs
 from optnoise.grid import Grid
 from optnoise.shifts import excess_divergence, shifted_delta
+from optnoise.spec import TrainSpec
 from optnoise.storage import NoiseFile
 from optnoise.verdicts import PASS, UNDECIDED, Case, claim, ratio, worst
 
@@ -77,7 +77,7 @@ def staircase_reproduced(inputs: Inputs, buckets: int) -> tuple[list[Case], str]
         if largest is not None:
             at = max((bounds[0], at) for at, bounds in over if bounds[0] <= bounds[1])[1]
             cases.append(Case(f"r = {width:g}, all eps (worst {number(at)})", *largest, "<", 1e-2, index == 0))
-        weight = final_weight(spec, float(noise.weights[0]))
+        weight = TrainSpec(**spec).final_weights[0]
         losses = [
             weight * float(one.p[0] @ grid_of(one).cost("l1")) + bounds[1]
             for one, bounds in zip((noise, other), pairs, strict=True)

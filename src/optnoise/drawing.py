@@ -140,14 +140,6 @@ def delta_ratio(learned: pd.DataFrame, baseline: pd.DataFrame) -> np.ndarray:
     return np.where(known, ratio(learned["delta_upper"], np.exp(base)), np.nan)
 
 
-def final_weight(spec: dict[str, Any], weight: float) -> float:
-    """The utility weight that training ends at."""
-    if spec["decay_half_life"] is None:
-        return weight
-    epochs = spec["decay_epochs"] if spec["decay_epochs"] is not None else spec["epochs"]
-    return max(weight * 2.0 ** (-epochs / spec["decay_half_life"]), spec["minimum_weight"])
-
-
 def noise_of(noises: Mapping[str, NoiseFile], row: Any) -> tuple[NoiseFile, int]:
     """(noise file, index) of the noise that a row of a frontier or evaluation table describes."""
     noise = noises[row.run]

@@ -116,6 +116,18 @@ class TrainSpec:
         """The grid the noises live on."""
         return Grid(self.half_width, self.cells, self.sensitivity)
 
+    def weights_at(self, epoch: float) -> np.ndarray:
+        """w_t = max(w 2^(-t/T), minimum weight), (W,); constant without a half-life."""
+        weights = np.asarray(self.weights)
+        if self.decay_half_life is None:
+            return weights
+        return np.maximum(weights * 2.0 ** (-epoch / self.decay_half_life), self.minimum_weight)
+
+    @property
+    def final_weights(self) -> np.ndarray:
+        """The utility weights (W,) that the run ends at: those of epoch ``decay_epochs``, or else of the last one."""
+        return self.weights_at(self.epochs if self.decay_epochs is None else self.decay_epochs)
+
     def as_dict(self) -> dict[str, Any]:
         """All parameters by name."""
         return asdict(self)

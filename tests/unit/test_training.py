@@ -21,7 +21,7 @@ from optnoise.noise import make_model
 from optnoise.pairs import additive_pair
 from optnoise.spec import TrainSpec
 from optnoise.storage import NoiseFile, save_noise
-from optnoise.training import train, utility_weights
+from optnoise.training import train
 
 SMALL = TrainSpec(
     half_width=10.0, cells=100, model="increments", weights=(0.1, 0.02), epochs=60, compositions=3, buckets=201
@@ -284,10 +284,10 @@ def test_progress_is_reported():
 
 def test_weights_decay():
     spec = replace(SMALL, decay_half_life=10.0, minimum_weight=0.01)
-    assert utility_weights(spec, 0) == pytest.approx(spec.weights)
-    assert utility_weights(spec, 20) == pytest.approx([0.025, 0.01])
-    assert utility_weights(SMALL, 1000) == pytest.approx(SMALL.weights)
-    assert training.final_weights(replace(spec, decay_epochs=20)) == pytest.approx([0.025, 0.01])
+    assert spec.weights_at(0) == pytest.approx(spec.weights)
+    assert spec.weights_at(20) == pytest.approx([0.025, 0.01])
+    assert SMALL.weights_at(1000) == pytest.approx(SMALL.weights)
+    assert replace(spec, decay_epochs=20).final_weights == pytest.approx([0.025, 0.01])
     decayed = train(replace(spec, decay_epochs=20, minimum_weight=0.0, weights=(0.1,)))
     assert decayed.p.tobytes() == train(replace(SMALL, weights=(0.025,))).p.tobytes()
 
