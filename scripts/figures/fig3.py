@@ -13,7 +13,7 @@ from optnoise.storage import NoiseFile
 
 PANELS = {"a": ("adp", "l1"), "b": ("adp", "l2"), "d": ("ma", "l1"), "e": ("ma", "l2")}
 REACH = 4  # root mean squares of the noise that panel c shows on either side
-DECADES = {"panel": 12, "strip": 4}  # of delta below the largest, and of its ratio below 1: there axes end
+DECADES = {"panel": 12, "strip": 0.5}  # of delta below the largest, and of its ratio below 1: there axes end
 PLACES = {"a": (0, 0), "b": (0, 1), "c": (0, 2), "d": (1, 0), "e": (1, 1), "f": (1, 2)}
 
 
@@ -56,8 +56,8 @@ def draw(inputs: Inputs) -> tuple[plt.Figure, str]:
     caption = (
         f"Utility loss against delta at eps = {trained} (f: as listed) of learned noise, non-dominated noises only,"
         " beside truncated Gaussians on the same range (dotted: running minimum over sigma), upper bounds of the larger"
-        f" order. Axes cover the learned noises, but no more than {DECADES['panel']} decades of delta and"
-        f" {DECADES['strip']} below a ratio of 1; figures 7 and 9 show the Gaussians' whole range and every noise."
+        f" order. Axes cover the learned noises, but no more than {DECADES['panel']} decades of delta, and"
+        f" {DECADES['strip']} of one below a ratio of 1; figures 7 and 9 show all Gaussians and every noise."
         " Strips: delta over the truncated Gaussian's at equal utility loss, below 1 where learned noise is better. "
         + " ".join(words)
     )
@@ -82,9 +82,10 @@ def frontiers(panel: plt.Axes, strip: plt.Axes, table: pd.DataFrame, gaussian: p
     drawing.frame(panel, shown["utility"], shown["delta_upper"])
     drawing.at_most_one(panel)
     strip.axhline(1.0, color="black", linewidth=0.6)
-    for axes, decades in ((panel, DECADES["panel"]), (strip, DECADES["strip"])):
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom=max(bottom, 10.0**-decades * (top if axes is panel else 1)))
+    bottom, top = panel.get_ylim()
+    panel.set_ylim(bottom=max(bottom, top * 10.0 ** -DECADES["panel"]))
+    known = np.concatenate([ratio[np.isfinite(ratio)] for ratio in ratios.values()] or [np.array([])])
+    strip.set_ylim(max(strip.get_ylim()[0], 10.0 ** -DECADES["strip"]), 1.1 * max(1.0, known.max(initial=0.0)))
     if shown.empty:
         drawing.note(panel, "every noise collapsed")
     if not any(np.isfinite(ratio).any() for ratio in ratios.values()):

@@ -35,6 +35,7 @@ from optnoise.verdicts import PASS, UNDECIDED, Case, claim, ratio, worst
 
 EPS = float(np.finfo(float).eps)
 LOSSES = ("l1", "l2")
+FINER = 40  # times as many buckets for learned noise and Gaussians that are nearly equal
 STAIRCASE_LOSS = 1.884781  # E|x| of the staircase cut at r = 5, eps = 0.3, to the digits given
 LARGER = (8, 16)  # the n at which the paper's MA noise is better by more
 SHIFTS_COMPOSED = 4  # most shifts evaluated for n > 1, where the exact comparison of all shifts stands behind them
@@ -164,13 +165,13 @@ def moments_near_gaussian(inputs: Inputs, buckets: int) -> tuple[list[Case], str
     statement="ADP noise against truncated Gaussians: ours must lie below them for every n and both utility losses.",
     paper="with the ADP loss, frontiers always above the truncated Gaussians",
     measure="delta over that of the best truncated Gaussian of no more utility loss: the largest over the frontier",
-    noise=["gaussian"],
+    noise=["gaussian", "sweep_adp_l1", "sweep_adp_l2"],
     frontier=["sweep_adp_l1", "sweep_adp_l2", "gaussian"],
 )
 def adp_below_gaussian(inputs: Inputs, buckets: int) -> tuple[list[Case], str]:
     """Ratios of delta between ADP noise and truncated Gaussians."""
     cases, above, total, least = [], 0, 0, math.inf
-    for loss, n, ratios in over_gaussians(inputs, "adp", buckets):
+    for loss, n, ratios in over_gaussians(inputs, "adp", buckets, finer=FINER):
         cases.append(Case(f"{loss.upper()}, n = {n}", *worst(ratios), "<=", 1))
         above += sum(low > 1 for low, _ in ratios)
         total += len(ratios)
@@ -413,16 +414,20 @@ def least_utility(grid: Grid, epsilon: float, delta: float, *, monotone: bool) -
     return optimum.lower, optimum.utility
 
 
-def over_gaussians(inputs: Inputs, method: str, buckets: int) -> Iterator[tuple[str, int, list[tuple[float, float]]]]:
+def over_gaussians(
+    inputs: Inputs, method: str, buckets: int, *, finer: int = 1
+) -> Iterator[tuple[str, int, list[tuple[float, float]]]]:
     """(loss, n, ratios): bounds on delta over that of the best truncated Gaussian of no more utility loss.
 
     One ratio for each learned noise on the frontier. The Gaussian is that of equal utility loss or, where delta has
-    risen again, the best of the table: the paper's running minimum, without interpolation.
+    risen again, the best of the table: the paper's running minimum, without interpolation. What straddles 1 is
+    evaluated again with ``finer`` times as many buckets.
     """
     grid = grid_of(next(iter(inputs.noises("gaussian").values())))
     gaussians = inputs.frontier("gaussian")
     for loss in LOSSES:
-        table = inputs.frontier(f"sweep_{method}_{loss}")
+        name = f"sweep_{method}_{loss}"
+        table, noises = inputs.frontier(name), inputs.noises(name) if finer > 1 else {}
         for (n, epsilon), rows in table[table["status"] == "frontier"].groupby(["n", "eps"]):
             same = gaussians[
                 (gaussians["loss"] == loss) & (gaussians["n"] == n) & np.isclose(gaussians["eps"], epsilon)
@@ -436,8 +441,16 @@ def over_gaussians(inputs: Inputs, method: str, buckets: int) -> Iterator[tuple[
                     equal = []
                 else:
                     equal = [shifted_delta(p, grid.shift, epsilon=epsilon, n=int(n), buckets=buckets)]
-                rivals = worst([*equal, *bounds_of(same[same["utility"] <= row.utility])], min)
+                others = bounds_of(same[same["utility"] <= row.utility])
+                rivals = worst([*equal, *others], min)
                 bounds = ratio(own, rivals) if rivals is not None else (math.nan, math.nan)
+                if finer > 1 and equal and bounds[0] <= 1 < bounds[1]:
+                    noise, index = noise_of(noises, row)
+                    own, twin = (
+                        shifted_delta(mass, grid.shift, epsilon=epsilon, n=int(n), buckets=finer * buckets)
+                        for mass in (noise.p[index], p)
+                    )
+                    bounds = ratio(own, worst([twin, *others], min))
                 if bounds[0] <= bounds[1]:
                     ratios.append(bounds)
             if ratios:

@@ -119,7 +119,7 @@ def delta_ratio(learned: pd.DataFrame, baseline: pd.DataFrame) -> np.ndarray:
     """delta_upper of each learned row over the baseline's at equal utility loss; NaN where that cannot be told.
 
     The baseline is interpolated, log delta over log utility, by monotone cubics: within 1 % on ten points a decade.
-    From the point before its minimum on, where it turns sharply and the points may miss the least delta, it is NaN.
+    From two points before its minimum on, where it turns sharply and the points may miss the least delta, it is NaN.
     """
     from scipy.interpolate import PchipInterpolator
 
@@ -132,10 +132,10 @@ def delta_ratio(learned: pd.DataFrame, baseline: pd.DataFrame) -> np.ndarray:
     apart = np.diff(x, prepend=-math.inf) > 1e-9
     x, y = x[apart], y[apart]
     last = int(np.argmin(y))
-    if last < 2:
+    if last < 3:
         return np.full(len(learned), np.nan)
     at = np.log(positive(learned["utility"]))
-    known = (at >= x[0]) & (at <= x[last - 1])
+    known = (at >= x[0]) & (at <= x[last - 2])
     base = PchipInterpolator(x[: last + 1], y[: last + 1])(np.where(known, at, x[0]))
     return np.where(known, ratio(learned["delta_upper"], np.exp(base)), np.nan)
 

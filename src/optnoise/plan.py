@@ -260,7 +260,8 @@ def _learned(name: str, experiment: Mapping[str, Any], config: Mapping[str, Any]
     for label, one in _variants(name, experiment):
         decay = one.get("decay") if one.get("decayed", True) else None
         values = {key: one[key] for key in TRAINING_KEYS if key in one}
-        values |= {"buckets": sizes["training_buckets"], "stacked": sizes["stacked"], "optimiser": sizes["optimiser"]}
+        values |= {"stacked": sizes["stacked"], "optimiser": sizes["optimiser"]}
+        values["buckets"] = one.get("training_buckets", sizes["training_buckets"])
         if decay:
             values |= {"decay_half_life": decay["half_life"], "minimum_weight": decay["minimum"]}
         if sizes["optimiser"] == "adam":

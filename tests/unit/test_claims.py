@@ -140,10 +140,12 @@ def sweep(files: Files, method: str, factors: dict[int, tuple[float, float]]) ->
     ]
     files.add_frontier("gaussian", table)
     for loss in ("l1", "l2"):
+        noises = [truncated_gaussian(WIDE, sigma) for sigma in (3.0, 5.0)]
+        files.add_noise(f"sweep_{method}_{loss}", "a", WIDE, *noises)
         rows = [
-            point(truncated_gaussian(WIDE, sigma), WIDE, loss, n, factor)
+            point(p, WIDE, loss, n, factor, weight=weight)
             for n, pair in factors.items()
-            for sigma, factor in zip((3.0, 5.0), pair, strict=True)
+            for p, factor, weight in zip(noises, pair, (0.5, 1.0), strict=True)
         ]
         files.add_frontier(f"sweep_{method}_{loss}", rows)
 
@@ -168,6 +170,20 @@ def test_adp_below_gaussian(files: Files, worse: float, result: str) -> None:
     claim = claims.adp_below_gaussian(files.inputs(), BUCKETS)
     assert claim.result == result
     assert [case.name for case in claim.cases] == ["L1, n = 1", "L1, n = 4", "L2, n = 1", "L2, n = 4"]
+
+
+def test_nearly_equal_noise_and_gaussian_are_told_apart_by_finer_buckets(files: Files) -> None:
+    sweep(files, "adp", {1: (0.5, 0.5)})
+    least = linear_program(WIDE, epsilon=0.3, delta=0.1, loss="l1").noise
+    files.add_noise("sweep_adp_l1", "b", WIDE, least)
+    row = point(least, WIDE, "l1", 1, run="b")
+    known = read_table(files.frontier[1])
+    wide = {"delta_lower": 0.3 * row["delta_lower"], "delta_upper": 3.0 * row["delta_upper"]}
+    files.frontier.pop(1)
+    files.add_frontier("sweep_adp_l1", [*known.to_dict("records"), row | wide])
+    claim = claims.adp_below_gaussian(files.inputs(), BUCKETS)
+    assert claim.result == "pass"
+    assert next(case.upper for case in claim.cases if case.name == "L1, n = 1") < 1
 
 
 def test_gaussian_rival_is_the_best_of_no_more_utility_loss(files: Files) -> None:
