@@ -67,6 +67,7 @@ def _write(run: plan.Run, runs: dict, folder: Path) -> None:
 def _learned(run: plan.Run, _: dict) -> NoiseFile:
     """Gaussians, wider for more compositions and smaller weights; the largest weight's noise has collapsed."""
     spec = json.loads(run.noise_json)
+    spec.pop("backend")  # which one was taken stands beside the spec in a noise file
     grid = Grid(spec["half_width"], spec["cells"], spec["sensitivity"])
     weights = np.asarray(spec["weights"], dtype=float)
     rows = []

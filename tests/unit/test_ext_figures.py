@@ -18,6 +18,7 @@ from figure_inputs import ROOT, build, config
 from optnoise import drawing
 from optnoise.figures import Inputs, save
 from optnoise.grid import Grid
+from optnoise.spec import TrainSpec
 from optnoise.storage import NoiseFile, load_noise, read_table, save_noise
 
 SIZES = {"compositions": [1, 8], "sgd_compositions": [1], "sweep_weights": [0.01, 0.1, 2.0], "seeds": [0, 1, 2]}
@@ -123,8 +124,9 @@ def test_reach_is_the_outer_edge_of_the_outermost_cell_with_mass() -> None:
 
 
 def test_gain_compares_losses_at_equal_weight() -> None:
-    spec = {"decay_half_life": 10, "decay_epochs": 20, "minimum_weight": 0.0, "epochs": 5}
-    noises = {"a": NoiseFile(np.zeros(2), np.zeros((1, 2)), np.ones(1), meta={"spec": spec})}
+    spec = TrainSpec(half_width=4, cells=8, weights=(0.4, 4.0), decay_half_life=10, decay_epochs=20, epochs=5)
+    weights, masses = np.array(spec.weights), np.zeros((2, 8))
+    noises = {"a": NoiseFile(spec.grid.centres, masses, weights, meta={"spec": spec.as_dict()})}
     shared = {"run": "a", "n": 1, "decay": True, "loss": "l1", "u2": 99.0}
     learned = pd.DataFrame([{**shared, "weight": w, "u1": 2.0, "delta_upper": 0.3} for w in (0.4, 4.0)])
     sweep = pd.DataFrame([{**shared, "weight": 0.4, "u1": 3.0, "delta_upper": 0.1, "status": "frontier"}])

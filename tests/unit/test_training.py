@@ -332,3 +332,14 @@ def test_bad_arguments():
         train(SMALL, "torch")
     with pytest.raises(ValueError, match="start: 'random' is not allowed"):
         replace(SMALL, start="random")
+
+
+def test_towers_come_near_the_linear_programs_optimum():
+    """Free masses at r = 5: narrower than any noise that falls from the centre can be at their delta."""
+    spec = TrainSpec(half_width=5, cells=1000, model="free", monotone=False, weights=(0.0325,), epochs=3000)
+    p = train(spec).p[0]
+    a, b = additive_pair(p, spec.grid)
+    utility, delta = float(p @ spec.grid.cost("l1")), float(np.maximum(a - np.exp(0.3) * b, 0.0).sum())
+    settings = {"loss": "l1", "epsilon": 0.3, "delta": delta}
+    assert utility < 1.003 * certificates.linear_program(spec.grid, monotone=False, **settings).utility
+    assert utility < 0.99 * certificates.linear_program(spec.grid, **settings).utility
