@@ -35,6 +35,8 @@ KINDS = ("adp", "pdp")
 MAX_COMPOSITIONS = 1_000_000
 MAX_BUCKETS = 10_000_000
 SUM_TOLERANCE = 1e-9
+LOOSE = 1e-3
+"""Bounds of a whole curve that are wider than this, relative to delta, are looked at again."""
 SMALLEST = 5e-324
 """Not zero where a positive sum has underflowed."""
 LEAST_MASS = 1e-290
@@ -295,7 +297,28 @@ def _literal_and_normalised(
         lower[order] += finite[0] * shrink
         upper[order] += np.maximum(finite[1] * grow, SMALLEST)
         return lower, upper
+    lower[order], upper[order] = _composed(pair, for_lower[order], for_upper[order], n, kind, buckets, ahead=True)
+    # Where hardly any losses lie between small epsilons and those ahead, the latter's tilt says little of the former.
+    loose = order[upper[order] - lower[order] > LOOSE * upper[order]]
+    if loose.size > 0 and order.size > 1:
+        again = _composed(pair, for_lower[loose], for_upper[loose], n, kind, buckets, ahead=False)
+        lower[loose], upper[loose] = np.maximum(lower[loose], again[0]), np.minimum(upper[loose], again[1])
+    return lower, upper
+
+
+def _composed(
+    pair: _Pair, for_lower: np.ndarray, for_upper: np.ndarray, n: int, kind: str, buckets: int, *, ahead: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """What :func:`_literal_and_normalised` says for rising epsilons below n times the largest loss.
+
+    As many epsilons as one composition reaches are served by it. ``ahead``: its tilt is that of a middle one of them,
+    instead of the smallest one's.
+    """
+    lower, upper = np.empty(for_lower.shape), np.empty(for_upper.shape)
+    scale, slack = n * pair.log_total, n * pair.slack
+    shrink, grow = math.exp(min(0.0, -scale) - slack), math.exp(max(0.0, -scale) + slack)
     rounding, bounds = (connect_the_dots, divergence_bounds) if kind == "adp" else (round_down, tail_bounds)
+    order = np.arange(for_upper.size)
     while order.size:
         lowest, highest = float(for_upper[order[0]]), float(for_upper[order[-1]])
         rest, cut = pair, 0.0
@@ -306,7 +329,7 @@ def _literal_and_normalised(
         if rest.atoms.size and n * rest.atoms.extremes[1] * (1 + 4 * U) > lowest:
             tilt, window = _tilt_and_window(rest.atoms, lowest, n, buckets)
             end = window.mean + REACH * window.deviation
-            if tilt > 0 and highest > end:
+            if ahead and tilt > 0 and highest > end:
                 # Centre the served interval on the epsilons ahead, the smallest one at its lower end.
                 tilt, window = _tilt_and_window(rest.atoms, lowest + 0.9 * (end - lowest), n, buckets)
                 end = window.mean + REACH * window.deviation

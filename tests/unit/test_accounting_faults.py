@@ -343,3 +343,19 @@ def test_buckets_out_of_range_are_refused(buckets):
 def test_what_is_no_real_number_is_refused(name, arguments):
     with pytest.raises(ValueError, match=f"^{name}: .*real numbers"):
         delta_bounds(*arguments)
+
+
+def test_a_curve_that_falls_off_a_cliff_is_as_tight_before_it_as_one_epsilon_alone():
+    """Nearly all losses are small and a share of 1e-20 is large: one tilt cannot serve both sides of the cliff."""
+    losses = np.concatenate([np.linspace(-0.045, 0.075, 400), np.linspace(1.0, 5.5, 40)])
+    a = np.concatenate([np.full(400, 1 / 400), np.full(40, 2.5e-22)])
+    b = a * np.exp(-losses)
+    b[:400] *= (1 - b[400:].sum()) / b[:400].sum()
+    epsilons = np.linspace(0.1, 2.0, 100)
+    curve = delta_bounds(a, b, epsilons, 4)
+    alone = [delta_bounds(a, b, epsilon, 4) for epsilon in epsilons[:4]]
+    assert alone[0].lower > 1e-3
+    assert np.all((curve.upper - curve.lower)[:8] <= 1e-2 * curve.upper[:8])
+    for i, one in enumerate(alone):
+        assert curve.lower[i] <= one.upper
+        assert one.lower <= curve.upper[i]
