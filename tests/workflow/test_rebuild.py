@@ -131,7 +131,8 @@ def test_a_module_that_decides_training_retrains(workflow: Workflow) -> None:
 
 
 def test_a_size_changes_all_that_has_it(workflow: Workflow, bare: Workflow) -> None:
-    workflow.edit("tests/tiny/config.yaml", "training_buckets: 201", "training_buckets: 101")
+    for name in ("training_buckets", "fine_buckets"):
+        workflow.edit("tests/tiny/config.yaml", f"{name}: 201", f"{name}: 101")
     assert workflow.planned()["train"] == bare.planned()["train"]
 
 
